@@ -238,7 +238,7 @@ pub(crate) async fn count(api: &Api, path: &[&str], query: &[(&'static str, Stri
 }
 
 /// Asks on a terminal before an operation on many jobs.
-pub(crate) fn confirm(verb: &str, selects: &str, count: u64) -> anyhow::Result<()> {
+fn confirm(verb: &str, selects: &str, count: u64) -> anyhow::Result<()> {
     ask(verb, selects, &screen::counted(count, "job"))
 }
 

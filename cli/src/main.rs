@@ -97,8 +97,9 @@ fn main() -> ExitCode {
         match settings::parse::<Program>(std::env::args_os()) {
             Ok(parsed) => parsed,
             Err(ParseError::CommandLine(error)) => {
-                let end = usage::explain(&error, Program::command());
-                if error.kind() == clap::error::ErrorKind::DisplayHelp {
+                let is_help = error.kind() == clap::error::ErrorKind::DisplayHelp;
+                let end = usage::explain(error, Program::command());
+                if is_help {
                     program::describe_more(std::env::args_os());
                 }
                 return end;

@@ -2,13 +2,13 @@
 
 use reqwest::Method;
 use serde_json::{Map, Value, json};
+use server::http::present::shapes::{Pause, PauseResult};
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::records;
 use crate::screen::{self, Format};
-use crate::view;
 
 /// The jobs and schedules to pause or resume.
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,7 @@ pub(crate) struct PauseFlags {
     /// The pause ends by itself at this time (RFC 3339, with its zone), within 366 days.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Why; kept with your name and the time, and shown wherever the pause is. A later pause of the same replaces the end, and the reason if it has one.
+    /// Why; kept with your name and the time, and shown wherever the pause is. A later pause of the same replaces the end, the name and the reason, also by none.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -77,7 +77,7 @@ pub(crate) async fn pause(flags: PauseFlags) -> anyhow::Result<()> {
     let body: Map<String, Value> =
         given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
     let body = (!body.is_empty()).then_some(Value::Object(body));
-    perform(target, body, "pause", &screen::visible(&done)).await
+    perform(target, body, "pause", &done).await
 }
 
 /// Resumes jobs and schedules.
@@ -100,53 +100,114 @@ async fn perform(target: TargetArgs, body: Option<Value>, verb: &str, done: &str
     let chosen = target.schedule.as_ref().map(|id| ("schedule", id));
     let chosen = chosen.or(target.group.as_ref().map(|group| ("group", group)));
     let request = api.request(Method::POST, &path).query(&chosen.map(|pair| [pair]));
+    let request = request.header("prefer", "return=representation");
     let request = match &body {
         Some(body) => request.json(body),
         None => request,
     };
     let answer = api.send(request).await?;
     let is_changed = !answer.headers().contains_key(UNCHANGED);
-    let (name, id, group) = (target.name.as_deref(), target.schedule.as_deref(), target.group.as_deref());
-    let state = if verb == "pause" { "paused" } else { "resumed" };
-    let shown =
-        json!({ "name": name, "schedule": id, "group": group, "state": state, "changed": is_changed });
-    // The server and all schedules have no name that a command takes.
-    let key = if group.is_some() { "group" } else { "name" };
-    let has_name = name.is_some() || group.is_some();
-    if (target.common.format == Format::Name && !has_name)
-        || records::print(target.common.format, &shown, key)?
-    {
+    // A server of an earlier version does not know the preference.
+    let result = match answer.headers().contains_key("preference-applied") {
+        true => {
+            let json = answer.bytes().await.map_err(|error| api.unreachable(&error))?;
+            api::parse(&api, &serde_json::from_slice(&json).unwrap_or_default())?
+        }
+        false => PauseResult { changed: is_changed, ..PauseResult::default() },
+    };
+    if print_record(&target, verb, &result)? {
         return Ok(());
     }
-    let what = match (name, id, group) {
-        (Some(name), Some(id), _) => format!("{name}/{id}"),
-        (Some(name), None, _) => name.to_owned(),
-        (None, _, Some(group)) => format!("group {group}"),
-        (None, _, None) if target.schedules => "all schedules".to_owned(),
-        (None, _, None) => "all jobs and schedules".to_owned(),
-    };
-    let was = if name.is_some() || group.is_some() { "was" } else { "were" };
-    let done = match (is_changed, verb) {
+    let what = target.words();
+    let was = if target.is_one() { "was" } else { "were" };
+    let done = match (result.changed, verb) {
         (true, _) => done.to_owned(),
         (false, "pause") => format!("{was} {done} already"),
         (false, _) => format!("{was} not paused"),
     };
-    screen::line(&format!("{} {done}", screen::visible(&what)))?;
-    match name {
-        Some(name) if id.is_none() && verb == "resume" => warn_of_others(&api, name).await,
-        _ => Ok(()),
+    screen::line(&screen::visible(&format!("{what} {done}")))?;
+    if let (true, Some(former)) = (result.changed && verb == "pause", &result.former) {
+        let since = former.since.map(|since| format!(" since {since}")).unwrap_or_default();
+        screen::note(&format!(
+            "{what} {was} paused{since}{}; the new pause replaces that",
+            former.end_and_why()
+        ));
     }
+    note_others(&what, &target, &result.others);
+    Ok(())
 }
 
 /// The header of the answer if nothing had to be done.
 const UNCHANGED: &str = "pause-unchanged";
 
-/// Says what else keeps the jobs of a definition from their starts. It may have left jobs.yaml.
-async fn warn_of_others(api: &Api, name: &str) -> anyhow::Result<()> {
-    let Ok(json) = api.json(api.get(&["api", "definitions", name])).await else { return Ok(()) };
-    let definition: view::Definition = api::parse(api, &json)?;
-    for pause in &definition.pauses {
-        screen::note(&format!("{name} still waits: {} is paused{}", pause.words(), pause.why()));
+impl TargetArgs {
+    /// As people read it.
+    fn words(&self) -> String {
+        match (&self.name, &self.schedule, &self.group) {
+            (Some(name), Some(id), _) => format!("{name}/{id}"),
+            (Some(name), None, _) => name.clone(),
+            (None, _, Some(group)) => format!("group {group}"),
+            (None, _, None) if self.schedules => "all schedules".to_owned(),
+            (None, _, None) => "all jobs and schedules".to_owned(),
+        }
     }
-    Ok(())
+
+    const fn is_one(&self) -> bool {
+        self.name.is_some() || self.group.is_some()
+    }
+
+    /// A pause of the other target holds back all of this one, and not only some of its jobs or schedules.
+    fn is_within(&self, other: &Pause) -> bool {
+        match &*other.of {
+            "server" => true,
+            "schedules" => self.schedules || self.schedule.is_some(),
+            "group" => self.name.is_some(),
+            "definition" => self.schedule.is_some(),
+            _ => false,
+        }
+    }
 }
+
+/// Prints the record of a format for programs. Returns false for a format for people.
+fn print_record(target: &TargetArgs, verb: &str, result: &PauseResult) -> anyhow::Result<bool> {
+    let state = if verb == "pause" { "paused" } else { "resumed" };
+    // After a resume: the pause that it has ended.
+    let pause = result.pause.as_ref().or(result.former.as_ref());
+    let replaced = result.former.as_ref().filter(|_| result.changed && verb == "pause");
+    let shown = json!({
+        "name": target.name,
+        "schedule": target.schedule,
+        "group": target.group,
+        "state": state,
+        "changed": result.changed,
+        "since": pause.and_then(|it| it.since),
+        "until": pause.and_then(|it| it.until),
+        "by": pause.and_then(|it| it.by.as_ref()),
+        "reason": pause.and_then(|it| it.reason.as_ref()),
+        "replaced": replaced,
+        "others": result.others,
+    });
+    let format = target.common.format;
+    // The server and all schedules have no name that a command takes.
+    let key = if target.group.is_some() { "group" } else { "name" };
+    Ok((format == Format::Name && !target.is_one()) || records::print(format, &shown, key)?)
+}
+
+/// Says which other pauses still hold back what was resumed, or a part of it.
+fn note_others(what: &str, target: &TargetArgs, others: &[Pause]) {
+    let (whole, parts): (Vec<&Pause>, Vec<&Pause>) = others.iter().partition(|it| target.is_within(it));
+    for pause in whole {
+        let are = if pause.of == "schedules" { "are" } else { "is" };
+        let waits = if target.is_one() { "waits" } else { "wait" };
+        screen::note(&format!("{what} still {waits}: {} {are} paused{}", pause.words(), pause.why()));
+    }
+    for pause in parts.iter().take(OTHERS_SHOWN) {
+        screen::note(&format!("still paused: {}{}", pause.words(), pause.why()));
+    }
+    if let Some(more) = parts.len().checked_sub(OTHERS_SHOWN).filter(|more| *more > 0) {
+        screen::note(&format!("still paused: {more} more; GET /api/pauses lists them"));
+    }
+}
+
+/// Pauses of parts that are named.
+const OTHERS_SHOWN: usize = 10;

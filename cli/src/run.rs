@@ -275,6 +275,17 @@ pub(crate) fn instant(text: &str) -> Result<String, String> {
     }
 }
 
+/// Reads a date, or an instant. The text of a date is sent: the server takes it in the zone of the schedule.
+pub(crate) fn date_or_instant(text: &str) -> Result<String, String> {
+    match jiff::civil::Date::strptime("%Y-%m-%d", text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => instant(text).map_err(|_| {
+            "write a date, such as 2026-03-01, or an instant with its zone, such as 2026-03-01T09:30:00Z"
+                .to_owned()
+        }),
+    }
+}
+
 /// Reads the bound of a span of time: a date, or as [`instant_or_ago`]. The text of a date is sent: the server takes it as a whole day.
 pub(crate) fn date_or_instant_or_ago(text: &str) -> Result<String, String> {
     match jiff::civil::Date::strptime("%Y-%m-%d", text) {

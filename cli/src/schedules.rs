@@ -26,6 +26,7 @@ pub(crate) struct ListFlags {
 #[command(after_help = "Examples:
   longshore next report -n 10
   longshore next report --from 2026-10-24T22:00:00Z    the slots from then on
+  longshore next report --from 2026-12-01              from midnight on in the zone of each schedule
   longshore next --cron '0 2 * * *' --timezone Europe/Berlin
   longshore next --at 'monday 08:30' --timezone America/New_York")]
 pub(crate) struct NextFlags {
@@ -37,8 +38,8 @@ pub(crate) struct NextFlags {
     /// How many slots; 1 to 100.
     #[arg(short = 'n', long = "count", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
     count: u16,
-    /// The slots at or after this instant, with its zone: 2026-10-25T00:00:00Z [default: those that have not fired].
-    #[arg(long, value_name = "TIME", value_parser = crate::run::instant)]
+    /// The slots at or after this instant, with its zone: 2026-10-25T00:00:00Z, or from this date on [default: those that have not fired].
+    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant)]
     from: Option<String>,
     /// A cron rule instead of a definition.
     #[arg(long, value_name = "RULE", conflicts_with_all = ["name", "every", "at"])]
@@ -101,6 +102,16 @@ impl Schedule {
     fn slots(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         let due = self.next_due.iter().map(|due| Some(due.as_str())).chain(std::iter::repeat(None));
         self.next.iter().map(String::as_str).zip(due)
+    }
+
+    /// The state at a slot: the pause may have ended by itself until then, and a slot at the end of a pause fires.
+    fn state_at(&self, slot: &str) -> &str {
+        let instant = |text: &str| text.parse::<jiff::Timestamp>().ok();
+        let end = self.paused_until.as_deref().filter(|_| self.state == "paused").and_then(instant);
+        match (end, instant(slot)) {
+            (Some(end), Some(at)) if at >= end => "active",
+            _ => &self.state,
+        }
     }
 }
 
@@ -194,7 +205,8 @@ async fn next_of_definition(flags: &NextFlags) -> anyhow::Result<()> {
     slots.truncate(usize::from(flags.count));
     let local = |slot: &str, it: &Schedule| local_text(&it.timezone, slot).unwrap_or_default();
     let shown = |(slot, due, it): &(&str, Option<&str>, &Schedule)| {
-        let mut shown = json!({ "at": slot, "local": local(slot, it), "schedule": it.id });
+        let mut shown =
+            json!({ "at": slot, "local": local(slot, it), "schedule": it.id, "state": it.state_at(slot) });
         if let Some(due) = due {
             shown["due_at"] = json!(due);
         }
@@ -206,7 +218,7 @@ async fn next_of_definition(flags: &NextFlags) -> anyhow::Result<()> {
     // Without jitter a slot fires at its instant.
     let has_jitter = slots.iter().any(|(_, due, _)| due.is_some());
     let row = |(slot, due, it): (&str, Option<&str>, &Schedule)| {
-        let mut row = vec![slot.to_owned(), local(slot, it), it.id.clone(), it.state.clone()];
+        let mut row = vec![slot.to_owned(), local(slot, it), it.id.clone(), it.state_at(slot).to_owned()];
         row.extend(has_jitter.then(|| due.unwrap_or(slot).to_owned()));
         row
     };

@@ -10,7 +10,9 @@ use crate::failure::{Exit, Failure};
 use crate::screen::Format;
 
 /// Prints help, the version or the error, and returns the exit code.
-pub(crate) fn explain(error: &clap::Error, program: clap::Command) -> ExitCode {
+pub(crate) fn explain(mut error: clap::Error, mut program: clap::Command) -> ExitCode {
+    program.build();
+    set_usage(&mut error, &program);
     if error.kind() == ErrorKind::InvalidUtf8
         && let Some(argument) = std::env::args_os().find(|argument| argument.to_str().is_none())
     {
@@ -22,17 +24,31 @@ pub(crate) fn explain(error: &clap::Error, program: clap::Command) -> ExitCode {
     }
     // Help that is not read to its end is no error.
     let _ = error.print();
-    if let Some(variable) = variable_behind(error, program) {
+    if let Some(variable) = variable_behind(&error, &program) {
         eprintln!("note: the value comes from the environment variable {variable}");
     }
     if error.kind() == ErrorKind::UnknownArgument
-        && let Some(word) = context(error, ContextKind::InvalidArg)
+        && let Some(word) = context(&error, ContextKind::InvalidArg)
         && let Some(form) = form_of_a_value(std::env::args().skip(1), word)
     {
         eprintln!("note: {form}");
     }
     let exit = if means_changes(std::env::args_os().skip(1)) { Exit::Failed } else { Exit::Usage };
     ExitCode::from(if error.use_stderr() { exit.code() } else { 0 })
+}
+
+/// Replaces the usage line by that of the verb. The parser's own has each flag that has a value, as if it were required, also if the value
+/// comes from the environment.
+fn set_usage(error: &mut clap::Error, program: &clap::Command) {
+    if error.get(ContextKind::Usage).is_none() {
+        return;
+    }
+    let mut verb = program;
+    for word in std::env::args_os().skip(1) {
+        let Some(inner) = verb.find_subcommand(word) else { break };
+        verb = inner;
+    }
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(verb.clone().render_usage()));
 }
 
 /// The exit code 2 is taken: `plan --exit-code` ends with it if there are changes.
@@ -83,11 +99,10 @@ fn context(error: &clap::Error, kind: ContextKind) -> Option<&str> {
 }
 
 /// The environment variable that a rejected value came from, if it did.
-fn variable_behind(error: &clap::Error, mut program: clap::Command) -> Option<String> {
+fn variable_behind(error: &clap::Error, program: &clap::Command) -> Option<String> {
     let (flag, value) =
         (context(error, ContextKind::InvalidArg)?, context(error, ContextKind::InvalidValue)?);
     let given = std::env::args_os().any(|argument| gives(&argument.to_string_lossy(), value));
-    program.build();
     let flags = program.get_subcommands().flat_map(all_flags);
     let mut behind =
         flags.into_iter().filter(|argument| argument.to_string() == flag).filter_map(|argument| {

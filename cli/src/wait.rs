@@ -129,6 +129,7 @@ pub(crate) async fn wait(flags: Flags) -> anyhow::Result<()> {
         read_unended(&api, format, &mut all).await?;
     }
     print_records(format, &all)?;
+    note_first_of_batch(&all);
     match (stopped_by, flags.timeout) {
         (Some(Exit::TimedOut), Some(limit)) => {
             let text = format!("the time of {limit:?} is up: {}", unended_text(&all));
@@ -198,10 +199,35 @@ async fn wait_for_end(api: &Api, subject: Subject, contact: &Contact) -> anyhow:
                     return Ok((json, end));
                 }
             }
-            Err(error) => contact.retry_or_fail(error)?,
+            Err(error) => match (subject, exit_of(&error)) {
+                (Subject::Job(id), Exit::NotFound) => return Err(with_batch_hint(api, id, error).await),
+                _ => contact.retry_or_fail(error)?,
+            },
         }
         // A server that is stopping or busy answers at once.
         sleep(PAUSE.saturating_sub(asked_at.elapsed())).await;
+    }
+}
+
+/// Adds a hint to the error about a job that does not exist, if a batch has its number.
+async fn with_batch_hint(api: &Api, id: u64, error: anyhow::Error) -> anyhow::Error {
+    let is_batch = api.json(api.get(&["api", "batches", &id.to_string()])).await.is_ok();
+    match error.downcast::<Failure>() {
+        Ok(failure) if is_batch => {
+            failure.hint(format!("batch {id} exists: longshore wait batch:{id}")).into()
+        }
+        Ok(failure) => failure.into(),
+        Err(error) => error,
+    }
+}
+
+/// Says that the only job that was waited for is the first one of a batch, whose number people may have meant.
+fn note_first_of_batch(all: &[Waited]) {
+    let [Waited { subject: Subject::Job(id), json: Some(json), .. }] = all else { return };
+    if json["batch"] == *id {
+        screen::note(&format!(
+            "longshore: job {id} is only the first one of batch {id}; for all of them: longshore wait batch:{id}"
+        ));
     }
 }
 

@@ -95,6 +95,17 @@ fn help_of_every_listed_verb_is_checked() {
 }
 
 #[test]
+fn a_usage_line_asks_for_no_flag_that_a_variable_gives() {
+    for (arguments, expected) in [
+        (&["wait"][..], "Usage: longshore wait [OPTIONS] <ID>..."),
+        (&["token", "create"], "Usage: longshore token create [OPTIONS] --role <ROLE> <NAME>"),
+    ] {
+        let said = run(longshore(arguments).env("LONGSHORE_SERVER", "127.0.0.1:1"));
+        assert!(said.code == 2 && said.err.contains(expected), "{arguments:?}: {said:?}");
+    }
+}
+
+#[test]
 fn wrong_usage_exits_with_2_and_a_hint() {
     for (arguments, expected) in [
         (&["rum"][..], "'run'"),

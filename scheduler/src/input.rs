@@ -174,7 +174,7 @@ pub struct PauseRequest {
     pub paused: bool,
     /// Wall-clock time at which a pause ends by itself.
     pub until: Option<Timestamp>,
-    /// The requester, and the reason of a pause.
+    /// The requester, and the reason of a pause. A resume has no reason.
     pub origin: Origin,
 }
 

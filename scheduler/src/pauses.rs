@@ -55,7 +55,10 @@ pub enum PauseChange {
     /// It is in force, with this end and origin.
     Set(Intervention),
     /// An operator resumed its target.
-    Resumed,
+    Resumed {
+        /// Name of the token or user; empty if it is not known.
+        by: Arc<str>,
+    },
     /// It was to end at this time, which has come.
     Ended(Timestamp),
 }
@@ -66,8 +69,25 @@ impl PauseChange {
     pub const fn in_force(&self) -> Option<&Intervention> {
         match self {
             Self::Set(pause) => Some(pause),
-            Self::Resumed | Self::Ended(_) => None,
+            Self::Resumed { .. } | Self::Ended(_) => None,
         }
+    }
+}
+
+/// The pause of a target before and after a command to pause or resume it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PauseResult {
+    /// The pause that the command found.
+    pub former: Option<Intervention>,
+    /// The pause that it left.
+    pub in_force: Option<Intervention>,
+}
+
+impl PauseResult {
+    /// False if it was so already.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.former != self.in_force
     }
 }
 
@@ -86,14 +106,18 @@ impl Pauses {
         self.in_force.contains_key(target)
     }
 
-    /// The pause of a target after a further command to pause it, or nothing if that changes nothing. The new end replaces the former, also
-    /// if there is none. A reason replaces the former. The beginning stays.
+    /// The pause of this target itself.
+    #[must_use]
+    pub fn get(&self, target: &PauseTarget) -> Option<&Intervention> {
+        self.in_force.get(target)
+    }
+
+    /// The pause of a target after a further command to pause it, or nothing if that changes nothing. The new end, requester and reason
+    /// replace the former, also if there is none: a reason never stands beside the name of somebody who has not given it. The beginning stays.
     pub(crate) fn renewed(&self, target: &PauseTarget, next: Intervention) -> Option<Intervention> {
         let Some(former) = self.in_force.get(target) else { return Some(next) };
-        let next =
-            Intervention { since: former.since, ..Intervention::followed_by(Some(former.clone()), next) };
         let is_same = next.until == former.until && next.origin.reason == former.origin.reason;
-        (!is_same).then_some(next)
+        (!is_same).then_some(Intervention { since: former.since, ..next })
     }
 
     /// The first end of a pause, with its target.
@@ -196,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn a_further_pause_replaces_the_end_and_keeps_the_beginning_and_a_reason() {
+    fn a_further_pause_replaces_end_and_origin_and_keeps_the_beginning() {
         let pauses = Pauses::of([(PauseTarget::Server, pause(Some(90), Some("disk")))]);
         let renewed =
             |next| pauses.renewed(&PauseTarget::Server, Intervention { since: Timestamp(7), ..next });
-        assert_eq!(renewed(pause(Some(90), None)), None);
         assert_eq!(renewed(pause(Some(90), Some("disk"))), None);
-        assert_eq!(renewed(pause(None, None)), Some(pause(None, Some("disk"))));
-        assert_eq!(renewed(pause(Some(60), None)), Some(pause(Some(60), Some("disk"))));
+        assert_eq!(renewed(pause(Some(90), None)), Some(pause(Some(90), None)));
+        assert_eq!(renewed(pause(None, None)), Some(pause(None, None)));
+        assert_eq!(renewed(pause(Some(60), Some("disk"))), Some(pause(Some(60), Some("disk"))));
         assert_eq!(renewed(pause(Some(90), Some("swap"))), Some(pause(Some(90), Some("swap"))));
         let other = pause(Some(90), None);
         assert_eq!(pauses.renewed(&PauseTarget::Schedules, other.clone()), Some(other), "not paused before");

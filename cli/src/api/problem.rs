@@ -135,7 +135,8 @@ fn translate_hint(hint: &str) -> String {
     // Parameters of a query that stand alone are flags of the same command.
     let translated = translated
         .replace("?revision=original", "--revision original")
-        .replace("without members=failed", "without --members failed");
+        .replace("without members=failed", "without --members failed")
+        .replace("leave require_worker out", "leave --require-worker out");
     translated.replace("an Idempotency-Key", "--key").replace("another Idempotency-Key", "another --key")
 }
 

@@ -31,7 +31,7 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
             0 if flags.key.is_some() => {}
             // A member that fails from now on was not counted, so nobody was asked about it.
             0 => counts_only = Some([("dry_run", "1")]),
-            count => bulk::confirm("retry", "the batch has", count)?,
+            count => bulk::ask("retry", "the batch has", &unsucceeded(count))?,
         }
     }
     let limits = [("concurrency", flags.concurrency), ("max_failures", flags.max_failures)];
@@ -78,6 +78,12 @@ fn print_nothing(format: Format, id: &str, answer: &Value, matched: u64) -> anyh
         }
         format => records::print(format, answer, "batch").map(drop),
     }
+}
+
+/// The members that would be repeated: the batch has others, too.
+fn unsucceeded(count: u64) -> String {
+    let has = if count == 1 { "has" } else { "have" };
+    format!("{} that {has} not succeeded", screen::counted(count, "member"))
 }
 
 fn jobs(count: u64) -> String {

@@ -118,7 +118,9 @@ fn batches_are_listed_and_operations_on_them_are_confirmed() {
     let said = run(unasked.stdin(Stdio::null()));
     assert_eq!(said.code, 2);
     assert!(
-        said.err.contains("the batch has 1 job; to retry them without a question, add --yes"),
+        said.err.contains(
+            "the batch has 1 member that has not succeeded; to retry them without a question, add --yes"
+        ),
         "{said:?}"
     );
     let said = run(&mut stub.longshore(&["batch", "12", "retry", "--yes", "--key", "k"]));

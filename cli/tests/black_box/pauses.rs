@@ -49,8 +49,19 @@ async fn jobs_of_a_paused_definition_wait_until_it_is_resumed_also_over_a_restar
     assert_eq!((paused.code, paused.out.as_str()), (0, "plain paused\n"), "{paused:?}");
     let (first, job) = running.submit("plain").await;
     assert_eq!(job["warning"]["code"], "paused", "{job}");
+    let warned = running.run_cli(&["run", "plain", "--require-worker"]);
+    assert!(
+        warned.code == 6
+            && warned.err.contains("the definition plain is paused since 20")
+            && warned.err.contains("leave --require-worker out"),
+        "{warned:?}"
+    );
     running.run_to_success("other").await;
     running.wait_until_paused(first).await;
+    for words in [&["show", &first.to_string()][..], &["ls", "-o", "wide"]] {
+        let shown = running.run_cli(words);
+        assert!(shown.out.contains("the definition plain is paused since 20"), "{shown:?}");
+    }
 
     let shown = running.api.get("/api/definitions/plain").await;
     assert_eq!(
@@ -142,11 +153,21 @@ async fn a_pause_with_an_end_ends_by_itself() {
     let attention = String::from_utf8(running.api.get_bytes("/").await).unwrap();
     assert!(attention.contains(&format!("is paused until {until}: db upgrade")), "{attention}");
 
-    // Another end replaces the first; the reason and the beginning stay.
-    assert_eq!(running.run_cli(&["pause", "plain", "--for", "2h"]).out, "plain paused for 2h\n");
+    // Another pause replaces the end and the reason; the beginning stays.
+    let again = running.run_cli(&["pause", "plain", "--for", "2h"]);
+    assert_eq!(again.out, "plain paused for 2h\n");
+    let since = first["since"].as_str().unwrap();
+    let replaced =
+        format!("plain was paused since {since} until {until}: db upgrade; the new pause replaces that\n");
+    assert_eq!(again.err, replaced);
     let second = running.api.get("/api/pauses").await[0].clone();
     assert!(second["until"].as_str() > Some(&until), "{second}");
-    assert_eq!((&second["since"], &second["reason"]), (&first["since"], &json!("db upgrade")), "{second}");
+    assert_eq!((&second["since"], &second["reason"]), (&first["since"], &Value::Null), "{second}");
+    assert_eq!(running.run_cli(&["pause", "plain"]).out, "plain paused\n");
+    let unended = running.run_cli(&["pause", "plain", "--reason", " swap "]);
+    let replaced = format!("plain was paused since {since} without an end; the new pause replaces that\n");
+    assert_eq!(unended.err, replaced);
+    assert_eq!(running.api.get("/api/pauses").await[0]["reason"], "swap", "without the blanks");
     assert_eq!(running.run_cli(&["pause", "plain"]).out, "plain paused\n");
     assert_eq!(running.api.get("/api/pauses").await[0]["until"], Value::Null, "none replaces it as well");
     assert_eq!(running.run_cli(&["pause", "plain"]).out, "plain was paused already\n");
@@ -291,4 +312,54 @@ async fn a_resume_of_what_is_not_paused_says_so() {
     assert_eq!(running.run_cli(&["pause", "other"]).out, "other paused\n");
     let json: Value = serde_json::from_str(&running.run_cli(&["resume", "other", "-o", "json"]).out).unwrap();
     assert_eq!(json["changed"], true, "{json}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_and_a_resume_tell_programs_the_pause() {
+    let running = Running::start(JOBS).await;
+    let json = |words: &[&str]| -> Value {
+        let done = running.run_cli(words);
+        serde_json::from_str(&done.out).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+    };
+    let first = json(&["pause", "plain", "--for", "1h", "--reason", "swap", "-o", "json"]);
+    let listed = running.api.get("/api/pauses").await[0].clone();
+    for key in ["since", "until", "reason"] {
+        assert_eq!((first[key].is_string(), &first[key]), (true, &listed[key]), "{key}");
+    }
+    assert_eq!((&first["by"], &first["replaced"]), (&Value::Null, &Value::Null), "{first}");
+    let second = json(&["pause", "plain", "-o", "json"]);
+    assert_eq!((&second["until"], &second["reason"]), (&Value::Null, &Value::Null), "{second}");
+    assert_eq!(second["replaced"], listed, "{second}");
+    let resumed = json(&["resume", "plain", "-o", "json"]);
+    assert_eq!((&resumed["since"], &resumed["replaced"]), (&first["since"], &Value::Null), "{resumed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resume_says_which_pauses_still_hold() {
+    let jobs = format!(
+        "{JOBS}  timed: {{ runtime: process, command: ['true'], schedule: {{ id: day, cron: '0 0 * * *' }} }}\n"
+    );
+    let running = Running::start(&jobs).await;
+    for words in [
+        &["pause", "timed"][..],
+        &["pause", "backup", "--reason", "swap"],
+        &["pause", "--all", "--for", "1h"],
+    ] {
+        assert_eq!(running.run_cli(words).code, 0, "{words:?}");
+    }
+    let resume = |words: &[&str]| running.run_cli(&[&["resume"], words].concat()).err;
+    let still = resume(&["timed", "--schedule", "day"]);
+    assert!(still.contains("timed/day still waits: the whole server is paused until 20"), "{still}");
+    assert!(still.contains("timed/day still waits: the definition timed is paused\n"), "{still}");
+    let still = resume(&["--schedules"]);
+    assert!(still.contains("all schedules still wait: the whole server is paused until 20"), "{still}");
+    assert!(still.contains("still paused: the definition timed\n") && !still.contains("backup"), "{still}");
+    let still = resume(&["--group", "db"]);
+    assert!(
+        still.contains("still paused: the definition backup: swap\n") && !still.contains("timed"),
+        "{still}"
+    );
+    let still = resume(&["--all"]);
+    assert!(still.contains("definition timed") && !still.contains("whole server"), "{still}");
+    assert_eq!(resume(&["timed"]), "");
 }

@@ -83,6 +83,8 @@ async fn slots_become_jobs_that_know_their_slot_and_are_listed() {
     let next = running.json(&["next", "tick", "-n", "3"]);
     assert_eq!(next.as_array().unwrap().len(), 3);
     assert_eq!(next[0]["schedule"], "fast");
+    let of_day = running.json(&["next", "tick", "-n", "1", "--from", "2099-12-01"]);
+    assert_eq!(of_day[0]["at"], "2099-12-01T00:00:00.000Z", "{of_day}");
     let from = ["next", "tick", "-n", "1", "--from", "2026-10-25T00:30:00Z"];
     assert_eq!(running.json(&from)[0]["at"], "2026-10-25T00:30:00.000Z");
     let table = running.run_cli(&from);
@@ -159,10 +161,11 @@ async fn a_paused_schedule_skips_its_slots_and_never_fires_them_later() {
         let last_skipped = skipped["to"].as_str().unwrap();
         assert!(rows[rows.len() - before.len() - 1].0.as_str() > last_skipped, "{rows:?}, {skipped}");
     }
-    assert_eq!(
-        running.json(&["pause", "tick"]),
-        json!({"name": "tick", "schedule": null, "group": null, "state": "paused", "changed": true})
-    );
+    let mut paused = running.json(&["pause", "tick"]);
+    assert!(paused["since"].take().is_string(), "{paused}");
+    let expected = json!({"name": "tick", "schedule": null, "group": null, "state": "paused", "changed": true,
+        "since": null, "until": null, "by": null, "reason": null, "replaced": null, "others": []});
+    assert_eq!(paused, expected);
     for (path, expected) in [
         ("/api/definitions/other/pause", (404, json!("unknown_job"))),
         ("/api/definitions/tick/pause?schedule=other", (404, json!("unknown_schedule"))),
@@ -185,6 +188,14 @@ async fn a_paused_schedule_tells_the_end_of_its_pause_and_fires_after_it() {
     assert_eq!((&shown["state"], &shown["paused_until"]), (&json!("paused"), &until), "{shown}");
     let table = running.run_cli(&["schedules"]);
     assert!(table.out.contains(&format!("paused until {}", until.as_str().unwrap())), "{table:?}");
+    // A slot at the end of the pause fires.
+    for (from, state) in [(None, "paused"), (until.as_str(), "active")] {
+        let from = from.map(|from| vec!["--from", from]).unwrap_or_default();
+        let slots = running.json(&[&["next", "tick", "-n", "1"], from.as_slice()].concat());
+        assert_eq!(slots[0]["state"], state, "{slots}");
+        let table = running.run_cli(&[&["next", "tick", "-n", "1"], from.as_slice()].concat());
+        assert!(table.out.contains(state), "{table:?}");
+    }
     assert_eq!(running.run_cli(&["pause", "--all"]).code, 0);
     let shown = running.api.get("/api/schedules?name=tick").await[0].clone();
     assert_eq!(shown["paused_until"], Value::Null, "another pause has no end: {shown}");
@@ -348,6 +359,8 @@ fn the_next_slots_of_a_rule_need_no_server() {
     let twice = run(&mut longshore(&[&from[..], &["-n", "2"]].concat()));
     let offsets: Vec<&str> = twice.out.lines().skip(1).filter_map(|line| line.rsplit(' ').next()).collect();
     assert_eq!(offsets, ["+02:00", "+01:00"], "{twice:?}");
+    let of_day = run(&mut longshore(&[&rule[..], &["--from", "2026-12-01"]].concat()));
+    assert!(of_day.out.contains("2026-12-01T01:00:00.000Z"), "{of_day:?}");
     let json = run(&mut longshore(&[&rule[..], &["-o", "json"]].concat()));
     assert_eq!(serde_json::from_str::<Value>(&json.out).unwrap().as_array().unwrap().len(), 2);
     for (arguments, why) in [

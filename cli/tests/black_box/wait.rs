@@ -92,6 +92,27 @@ fn an_unknown_id_and_an_absent_server_end_the_wait_at_once() {
 }
 
 #[test]
+fn a_number_that_may_mean_a_batch_is_answered_with_its_form() {
+    let stub = Stub::new();
+    let problem = r#"{"code":"job_not_found","status":404,"title":"no","detail":"no job 7"}"#;
+    stub.on("GET /api/jobs/7?wait=60s", "404 Not Found", "application/problem+json", problem)
+        .on("GET /api/batches/7", "200 OK", JSON, &batch(7, r#""state":"running""#))
+        .on("GET /api/jobs/8?wait=60s", "404 Not Found", "application/problem+json", problem)
+        .on("GET /api/jobs/9?wait=60s", "200 OK", JSON, &job(9, &format!(r#""batch":9,{SUCCEEDED}"#)))
+        .on("GET /api/jobs/10?wait=60s", "200 OK", JSON, &job(10, &format!(r#""batch":9,{SUCCEEDED}"#)));
+    let said = run(&mut stub.longshore(&["wait", "7"]));
+    assert!(said.code == 4 && said.err.contains("batch 7 exists: longshore wait batch:7"), "{said:?}");
+    let said = run(&mut stub.longshore(&["wait", "8"]));
+    assert!(said.code == 4 && !said.err.contains("batch"), "{said:?}");
+    let said = run(&mut stub.longshore(&["wait", "9"]));
+    let note = "longshore: job 9 is only the first one of batch 9; for all of them: longshore wait batch:9\n";
+    assert_eq!((said.code, said.err.as_str()), (0, note), "{said:?}");
+    for others in [&["wait", "9", "10"][..], &["wait", "10"]] {
+        assert_eq!(run(&mut stub.longshore(others)).err, "", "{others:?}");
+    }
+}
+
+#[test]
 fn followed_output_can_end_with_the_exit_code_of_the_job() {
     let stub = Stub::new();
     let end = "event: end\nid: 1:0\ndata: {\"job\":12,\"state\":\"failed\",\"text\":\"longshore: job 12 failed, exit 37\"}\n\n";

@@ -14,7 +14,7 @@ use crate::input::PauseRequest;
 use crate::job::Job;
 use crate::limits::gate;
 use crate::origin::Intervention;
-use crate::pauses::{PauseChange, PauseTarget};
+use crate::pauses::{PauseChange, PauseResult, PauseTarget};
 use crate::step::{Answer, Change, Rejection};
 
 pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) {
@@ -29,14 +29,19 @@ pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) 
     for number in &reached {
         fire::fire(scheduler, now, *number);
     }
+    let former = scheduler.pauses.get(&target).cloned();
     let change = match paused {
         true => {
             let asked = Intervention { until, ..Intervention::at(now, origin) };
             scheduler.pauses.renewed(&target, asked).map(PauseChange::Set)
         }
-        false => is_known.then_some(PauseChange::Resumed),
+        false => is_known.then_some(PauseChange::Resumed { by: origin.by }),
     };
-    let Some(change) = change else { return scheduler.reply(ticket, Answer::Unchanged) };
+    let Some(change) = change else {
+        let unchanged = PauseResult { in_force: former.clone(), former };
+        return scheduler.reply(ticket, Answer::Pause(unchanged.into()));
+    };
+    let result = PauseResult { former, in_force: change.in_force().cloned() };
     put(scheduler, target, change);
     // With a new end or origin alone, the same jobs and schedules are held back.
     if paused != is_known {
@@ -46,7 +51,7 @@ pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) 
         apply(scheduler);
         recall(scheduler, now);
     }
-    scheduler.reply(ticket, Answer::Done);
+    scheduler.reply(ticket, Answer::Pause(result.into()));
 }
 
 /// Ends the pauses whose time has come. Slots before the end are skipped, later ones follow the schedule's policy. After a start it waits for

@@ -1,11 +1,13 @@
 //! Answers to requests.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use protocol::{JobId, Timestamp};
 
 use crate::dependencies::PredecessorId;
 use crate::input::KeyHolder;
+use crate::pauses::PauseResult;
 use crate::state::State;
 
 /// The answer to a request.
@@ -24,8 +26,8 @@ pub enum Answer {
     },
     /// The operator's command was carried out.
     Done,
-    /// The operator's command changes nothing: it is so already.
-    Unchanged,
+    /// The pause that a command to pause or resume found, and the one that it left.
+    Pause(Box<PauseResult>),
     /// The request was rejected.
     Rejected(Rejection),
 }

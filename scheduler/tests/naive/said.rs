@@ -1,7 +1,7 @@
 //! A decision as a list of sentences: what is compared.
 
 use crate::world::protocol::Order;
-use crate::world::scheduler::step::{Change, CloseReason, Effect, Note, Step};
+use crate::world::scheduler::step::{Answer, Change, CloseReason, Effect, Note, Step};
 
 pub(crate) fn lines(step: &Step) -> Vec<String> {
     let changes = step.changes.iter().filter_map(change);
@@ -82,6 +82,9 @@ pub(super) fn ended(job: u64, state: &str, confirmed: bool, closed: Option<Strin
 
 fn effect(effect: &Effect) -> Vec<String> {
     match effect {
+        Effect::Reply(ticket, Answer::Pause(result)) => {
+            vec![format!("reply {}: {}", ticket.0, if result.is_changed() { "Done" } else { "Unchanged" })]
+        }
         Effect::Reply(ticket, answer) => vec![format!("reply {}: {answer:?}", ticket.0)],
         Effect::Send(to, order) => match order {
             Order::Cancel(it) => vec![format!("to {to}: cancel {} {}", it.token, it.cause.name())],

@@ -205,11 +205,16 @@ fn change_line(start: Timestamp, change: &Change) -> String {
         Change::Paused { target, pause } => {
             let (state, in_force) = match pause {
                 PauseChange::Set(pause) => ("paused", Some(pause)),
-                PauseChange::Resumed => ("goes on", None),
+                PauseChange::Resumed { .. } => ("goes on", None),
                 PauseChange::Ended(_) => ("goes on: its time has come", None),
             };
             let until = in_force.and_then(|pause| pause.until).map(|until| format!(" until {}", at(&until)));
-            let by = in_force.map(|pause| &*pause.origin.by).filter(|by| !by.is_empty());
+            let by = match pause {
+                PauseChange::Set(pause) => &*pause.origin.by,
+                PauseChange::Resumed { by } => by,
+                PauseChange::Ended(_) => "",
+            };
+            let by = Some(by).filter(|by| !by.is_empty());
             let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
             let reason = in_force.and_then(|pause| pause.origin.reason.as_deref());
             let reason = reason.map(|reason| format!(" because {reason:?}")).unwrap_or_default();
@@ -299,7 +304,8 @@ fn answer_words(answer: &Answer) -> String {
         Answer::Duplicate(job) => format!("duplicate of j{job}"),
         Answer::CancelRequested { state } => format!("cancelling {}", state.name()),
         Answer::Done => "done".into(),
-        Answer::Unchanged => "unchanged".into(),
+        Answer::Pause(result) if result.is_changed() => "done".into(),
+        Answer::Pause(_) => "unchanged".into(),
         Answer::Rejected(rejection) => format!("rejected {rejection:?}"),
     }
 }

@@ -1,5 +1,6 @@
 //! The next slots of a rule that stands nowhere yet: what `longshore next --cron` answers without a server.
 
+use jiff::civil::Date;
 use protocol::Timestamp;
 use scheduler::schedule::{Rule, Schedule, Zone};
 
@@ -26,10 +27,10 @@ pub struct Slot {
     pub local: String,
 }
 
-/// The next `count` slots by the clock of `zone`: from now on, or at or after `from` in RFC 3339.
+/// The next `count` slots by the clock of `zone`: from now on, or at or after `from`, in RFC 3339 or a date of the zone.
 ///
 /// # Errors
-/// The zone is unknown, the rule is malformed or never fires, or `from` is no instant; says which and why.
+/// The zone is unknown, the rule is malformed or never fires, or `from` is no instant or day; says which and why.
 pub fn next_slots(
     rule: RuleText<'_>,
     zone: &str,
@@ -44,7 +45,13 @@ pub fn next_slots(
     };
     let schedule = Schedule::new("", None, rule.map_err(|error| error.to_string())?, zone);
     let mut last = match from {
-        Some(from) => Timestamp(instant(from)?.0.saturating_sub(1)),
+        Some(from) => {
+            let from = match Date::strptime("%Y-%m-%d", from) {
+                Ok(date) => schedule.zone.first_instant(date.at(0, 0, 0, 0)),
+                Err(_) => Some(instant(from)?),
+            };
+            Timestamp(from.ok_or("there is no such day in the zone")?.0.saturating_sub(1))
+        }
         None => clock::now().utc,
     };
     let next = || {

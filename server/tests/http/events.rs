@@ -147,7 +147,7 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     let all =
         Change::Paused { target: PauseTarget::Schedules, pause: PauseChange::Set(Timestamp(5_000).into()) };
     let ended = |target, pause| Change::Paused { target, pause };
-    let resumed = ended(PauseTarget::Schedules, PauseChange::Resumed);
+    let resumed = ended(PauseTarget::Schedules, PauseChange::Resumed { by: "bert".into() });
     let over = ended(PauseTarget::Definition("resize".into()), PauseChange::Ended(Timestamp(9_000)));
     let changes: Vec<Change> = rows.chain([paused, all, resumed, over]).collect();
     let definition = |revision| {
@@ -191,6 +191,7 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     assert_eq!(events[2]["pause"], pause);
     assert_eq!(events[3]["schedules"], serde_json::json!({}), "all of them");
     assert_eq!(events[4]["pause"], serde_json::json!({ "of": "schedules" }), "by an operator");
+    assert_eq!((&events[4]["by"], &events[5]["by"]), (&"bert".into(), &serde_json::Value::Null));
     let end =
         serde_json::json!({ "of": "definition", "name": "resize", "until": "1970-01-01T00:00:09.000Z" });
     assert_eq!(events[5]["pause"], end, "by itself");

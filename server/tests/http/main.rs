@@ -26,6 +26,7 @@ mod output;
 mod output_events;
 mod output_times;
 mod params;
+mod pauses;
 mod plan;
 mod plan_files;
 mod reasons;

@@ -120,6 +120,10 @@ async fn slots_are_shown_from_an_instant_on() {
         (&past[0]["next"], &past[0]["state"]),
         (&json!(["2020-01-01T00:30:00.000Z"]), &json!("active"))
     );
+    // The zone of these schedules is two hours ahead of UTC on that day.
+    let of_day = schedules("next=1&from=2026-10-24").await;
+    assert_eq!(of_day[0]["next"], json!(["2026-10-23T22:30:00.000Z"]), "{of_day}");
+    assert_eq!(of_day[1]["next"], json!(["2026-10-24T00:30:00.000Z"]), "{of_day}");
     server.get("/api/schedules?from=soon").await.is_problem(400, "invalid_query");
 }
 

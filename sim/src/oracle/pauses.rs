@@ -30,7 +30,7 @@ impl Oracle {
                 PauseChange::Set(pause) => {
                     self.pause_ends.extend(pause.until.map(|until| (target.clone(), until)));
                 }
-                PauseChange::Resumed => {}
+                PauseChange::Resumed { .. } => {}
                 PauseChange::Ended(at) => {
                     due.remove(target);
                     if before != Some(*at) || *at > utc {

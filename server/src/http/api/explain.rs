@@ -17,6 +17,7 @@ use scheduler::batches::{BY_BATCH, STOPPED};
 use scheduler::explain::{Explanation, JobsBefore, Obstacle, PlacementVerdict, WorkerVerdict};
 use scheduler::job::State as JobState;
 use scheduler::limits::LimitFacts;
+use scheduler::placement::narrowing::Narrowing;
 use scheduler::run_on::ParentFacts;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::{Note, PendingReason};
@@ -28,6 +29,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter::{self, Presenter};
 use crate::http::present::shapes::{self, Intervention, Pause, Reason, Time, WorkerRef};
 use crate::http::present::timeline::worker_of;
+use crate::http::present::waiting;
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
 use crate::store::{AttemptRow, JobRecord, JobRow};
@@ -54,7 +56,7 @@ pub(crate) async fn job(
         name: row.definition.clone(),
         state: row.state.name().into(),
         reason: asked_workers_reason(
-            reason(&state.presenter(), row, explanation.as_ref(), requester),
+            reason(&state.presenter(), row, explanation.as_ref(), &workers, requester),
             explanation.as_ref(),
             &workers,
         ),
@@ -98,6 +100,7 @@ fn reason(
     presenter: &Presenter,
     row: &JobRow,
     explanation: Option<&Explanation>,
+    verdicts: &[shapes::Verdict],
     requester: Option<String>,
 ) -> Reason {
     let queued = explanation.filter(|it| it.state == row.state && row.state == JobState::Queued);
@@ -110,11 +113,17 @@ fn reason(
             PendingReason::SecretsMissing => presenter.secrets_missing(row),
             _ => presenter::pending_of(pending, explanation.narrowing.as_deref()),
         };
-        if let Some(text) = pause_text(explanation, pending).or_else(|| limit_text(explanation, pending)) {
+        let text = match pending {
+            PendingReason::Paused => paused_by(explanation),
+            PendingReason::Members => {
+                paused_by(explanation).map(|pauses| format!("{}; {pauses}", reason.text))
+            }
+            _ => limit_text(explanation, pending)
+                .or_else(|| only_worker_text(explanation, pending, verdicts))
+                .or_else(|| Some(format!("{}: {}", reason.text, cordon_text(explanation, pending)?))),
+        };
+        if let Some(text) = text {
             reason.text = text.into();
-        }
-        if let Some(reasons) = cordon_text(explanation, pending) {
-            reason.text = format!("{}: {reasons}", reason.text).into();
         }
         if let Some(steps) = explanation.aged_steps.filter(|steps| *steps > 0) {
             reason.text = format!("{}; {}", reason.text, age_text(row.priority, steps)).into();
@@ -122,7 +131,12 @@ fn reason(
         return reason;
     }
     if let Some(reason) = presenter.waits_for(row) {
-        return reason;
+        let pauses =
+            explanation.filter(|it| it.state == row.state && waits_elsewhere(row)).and_then(paused_by);
+        return match pauses {
+            Some(pauses) => Reason { text: format!("{}; {pauses}", reason.text).into(), ..reason },
+            None => reason,
+        };
     }
     let text = match &row.attempt {
         Some(attempt) if !row.state.has_ended() => {
@@ -169,17 +183,15 @@ fn age_text(priority: i8, steps: u64) -> String {
     format!("its priority {priority} is aged by {steps} step{plural} and counts as {counts_as}")
 }
 
-/// The pauses that keep a job waiting, and how to end them.
-fn pause_text(explanation: &Explanation, pending: PendingReason) -> Option<String> {
-    if pending != PendingReason::Paused {
-        return None;
-    }
-    let paused = explanation.pauses.iter().map(|(target, pause)| {
-        let shown = Pause::of(target, pause);
-        format!("{} is paused since {}{}", shown.words(), Time(pause.since), shown.why())
-    });
-    let paused: Vec<String> = paused.collect();
-    (!paused.is_empty()).then(|| paused.join("; "))
+/// The job is not in the queue yet. A pause will hold it back there.
+const fn waits_elsewhere(row: &JobRow) -> bool {
+    matches!(row.state, JobState::Scheduled | JobState::Quarantined)
+}
+
+/// The pauses that keep a job from a start.
+fn paused_by(explanation: &Explanation) -> Option<String> {
+    let pauses = explanation.pauses.iter().map(|(target, pause)| (target.clone(), pause));
+    presenter::paused_by(pauses, usize::MAX)
 }
 
 /// Adds to the reason of a job that no worker is allowed to run why those that it asks for are not.
@@ -210,6 +222,46 @@ fn asked_workers_reason(
     Reason { text: format!("{}; {}", reason.text, named.join("; ")).into(), ..reason }
 }
 
+/// The only worker that may run a job, and why it does not take the job.
+fn only_worker_text(
+    explanation: &Explanation,
+    pending: PendingReason,
+    verdicts: &[shapes::Verdict],
+) -> Option<String> {
+    if !waiting::is_of_allowed_worker(pending) {
+        return None;
+    }
+    let pinned_to = |it: &WorkerVerdict| match &it.verdict {
+        PlacementVerdict::Unable(all) => all.iter().find_map(|obstacle| match obstacle {
+            Obstacle::PinnedElsewhere(only) => Some(*only),
+            _ => None,
+        }),
+        _ => None,
+    };
+    let (lead, only) = match explanation.workers.iter().find_map(pinned_to) {
+        Some(only) => (format!("it may only run on {}", name_of(explanation, only)), only),
+        None => {
+            let listed = &explanation.definition.placement.workers;
+            let (lead, list) = match explanation.narrowing.as_ref() {
+                Some(asked) if asked.workers.len() == 1 => {
+                    (format!("this job asks for {asked}"), asked.as_ref().clone())
+                }
+                _ => {
+                    let [only] = listed.as_slice() else { return None };
+                    (
+                        format!("its definition lists worker {only}"),
+                        Narrowing::new(listed.clone(), Vec::new()),
+                    )
+                }
+            };
+            (lead, explanation.workers.iter().find(|it| list.lists(it.worker, &it.name))?.worker)
+        }
+    };
+    let obstacles = &verdicts.iter().find(|it| it.worker.id == only.0)?.obstacles;
+    let named: Vec<&str> = obstacles.iter().map(|it| it.text.as_ref()).take(REASONS_NAMED).collect();
+    (!named.is_empty()).then(|| format!("{lead}, which does not take it: {}", named.join("; ")))
+}
+
 /// The reasons of the cordons and drains that keep a job waiting: those of workers that could take it otherwise.
 fn cordon_text(explanation: &Explanation, pending: PendingReason) -> Option<String> {
     if pending != PendingReason::Cordoned {
@@ -233,7 +285,7 @@ fn cordon_text(explanation: &Explanation, pending: PendingReason) -> Option<Stri
     (!named.is_empty()).then(|| named.join("; "))
 }
 
-/// Workers whose cordon or obstacle is named in the reason of a job. The verdicts have all of them.
+/// Workers or obstacles that are named in the reason of a job. The verdicts have all of them.
 const REASONS_NAMED: usize = 3;
 
 /// The limit that keeps a job waiting, with its holders and the jobs before this one.
@@ -280,7 +332,7 @@ fn verdicts(record: &JobRecord, explanation: &Explanation, snapshot: &Snapshot) 
                 ("unable", "the members were made before it could take one".into())
             }
             (None, PlacementVerdict::Holding) => ("has_it", "it has the job".into()),
-            (None, PlacementVerdict::Able) => ("able", "it could take the job now".into()),
+            (None, PlacementVerdict::Able) => ("able", able_text(explanation).into()),
             (None, PlacementVerdict::LastResort) => (
                 "last_resort",
                 "the last attempt was here: it gets the job only if nobody else can take it".into(),
@@ -291,6 +343,15 @@ fn verdicts(record: &JobRecord, explanation: &Explanation, snapshot: &Snapshot) 
         shapes::Verdict { worker, verdict: verdict.into(), text, obstacles }
     };
     explanation.workers.iter().map(verdict).collect()
+}
+
+/// The text for a worker without obstacles. The job itself may wait for something else.
+fn able_text(explanation: &Explanation) -> &'static str {
+    match explanation.pending {
+        _ if !explanation.pauses.is_empty() => "it could take the job, were it not for the pause",
+        None | Some(PendingReason::Soon) => "it could take the job now",
+        Some(_) => "it could take the job, which waits for something else",
+    }
 }
 
 /// The last attempt that this worker gave back or failed to start.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{OriginalUri, Request, State};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
-use scheduler::pauses::{PauseTarget, group_of};
+use scheduler::definition::Definition;
+use scheduler::origin::{Intervention, Origin};
+use scheduler::pauses::{PauseResult, PauseTarget, group_of};
 use scheduler::schedule::ScheduleId;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::{Answer, Rejection};
@@ -15,6 +17,7 @@ use scheduler::step::{Answer, Rejection};
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::excerpt::excerpt;
+use crate::http::api::submission_answer::YES;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
@@ -47,8 +50,9 @@ pub(crate) async fn pause_all(
     query.finish()?;
     let paused = uri.path().ends_with("/pause");
     let order = order(paused, &parts.headers, body).await?;
+    let form = AnswerForm::of(&parts.headers);
     let target = group.map_or(PauseTarget::Server, |group| PauseTarget::Group(group.into()));
-    perform(&state, target, paused, order).await
+    perform(&state, target, order, form).await
 }
 
 /// `POST /api/definitions/{name}/pause` and `/resume`, with `?schedule=` for one of its schedules.
@@ -67,7 +71,7 @@ pub(crate) async fn pause_definition(
         Some(id) => PauseTarget::Schedule(name.into(), ScheduleId::named(&id)),
         None => PauseTarget::Definition(name.into()),
     };
-    perform(&state, target, paused, order).await
+    perform(&state, target, order, AnswerForm::of(&parts.headers)).await
 }
 
 /// `POST /api/schedules/pause` and `/resume`.
@@ -79,18 +83,45 @@ pub(crate) async fn pause_schedules(
     let paused = is_pause(&verb, "schedules")?;
     let (parts, body) = request.into_parts();
     let order = order(paused, &parts.headers, body).await?;
-    perform(&state, PauseTarget::Schedules, paused, order).await
+    perform(&state, PauseTarget::Schedules, order, AnswerForm::of(&parts.headers)).await
 }
 
-/// The body of a request. A resume has none.
+/// A command of an operator.
+enum PauseOrResume {
+    Pause(PauseOrder),
+    Resume { by: Arc<str> },
+}
+
+/// Reads the body of a request. A resume has none.
 ///
 /// # Errors
 /// Those of a body.
-async fn order(paused: bool, headers: &HeaderMap, body: Body) -> Result<PauseOrder, Problem> {
+async fn order(paused: bool, headers: &HeaderMap, body: Body) -> Result<PauseOrResume, Problem> {
     if paused {
-        return pause::read(headers, body).await;
+        return pause::read(headers, body).await.map(PauseOrResume::Pause);
     }
-    body::none(body).await.map(|()| PauseOrder::default())
+    body::none(body).await?;
+    Ok(PauseOrResume::Resume { by: Actor::current().token.clone().unwrap_or_default() })
+}
+
+/// The form of the answer that the client prefers (RFC 7240).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AnswerForm {
+    /// 204.
+    Empty,
+    /// 200 with the pauses before and after the command: `Prefer: return=representation`.
+    Representation,
+}
+
+impl AnswerForm {
+    fn of(headers: &HeaderMap) -> Self {
+        let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+        let mut preferences = values.flat_map(|value| value.split(','));
+        match preferences.any(|it| it.trim().eq_ignore_ascii_case("return=representation")) {
+            true => Self::Representation,
+            false => Self::Empty,
+        }
+    }
 }
 
 fn is_pause(verb: &str, of: &str) -> Result<bool, Problem> {
@@ -111,8 +142,8 @@ fn is_pause(verb: &str, of: &str) -> Result<bool, Problem> {
 async fn perform(
     state: &AppState,
     target: PauseTarget,
-    paused: bool,
-    PauseOrder { until, origin }: PauseOrder,
+    order: PauseOrResume,
+    form: AnswerForm,
 ) -> Result<Response, Problem> {
     note::object(target.to_string());
     let actor = Actor::current();
@@ -126,17 +157,80 @@ async fn perform(
     if !was_paused {
         check_known(state, &snapshot, &target)?;
     }
+    let (paused, until, origin) = match order {
+        PauseOrResume::Pause(PauseOrder { until, origin }) => (true, until, origin),
+        PauseOrResume::Resume { by } => (false, None, Origin { by, reason: None }),
+    };
     match state.services.engine.pause(target.clone(), paused, until, origin).await? {
-        Answer::Unchanged => Ok(UNCHANGED.into_response()),
-        Answer::Done => Ok(StatusCode::NO_CONTENT.into_response()),
+        Answer::Pause(result) => Ok(answer(state, &target, paused, &result, form)),
         Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(&target)),
         Answer::Rejected(rejection) => Err(rejection.into()),
         answer => Err(Problem::unexpected_answer(&answer)),
     }
 }
 
-/// The answer to a pause of what is paused already with this end and reason, and to a resume of what is not.
-const UNCHANGED: (StatusCode, [(&str, &str); 1]) = (StatusCode::NO_CONTENT, [("pause-unchanged", "true")]);
+/// The answer to a command that was carried out. A header marks a pause of what is paused already with this end and reason, and a resume of
+/// what is not.
+fn answer(
+    state: &AppState,
+    target: &PauseTarget,
+    paused: bool,
+    result: &PauseResult,
+    form: AnswerForm,
+) -> Response {
+    let mut headers = HeaderMap::new();
+    if !result.is_changed() {
+        headers.insert("pause-unchanged", YES);
+    }
+    if form == AnswerForm::Empty {
+        return (StatusCode::NO_CONTENT, headers).into_response();
+    }
+    headers.insert("preference-applied", HeaderValue::from_static("return=representation"));
+    let shown = |pause: &Option<Intervention>| pause.as_ref().map(|it| shapes::Pause::of(target, it));
+    let others = if paused { Vec::new() } else { others(state, target) };
+    let shown = shapes::PauseResult {
+        changed: result.is_changed(),
+        pause: shown(&result.in_force),
+        former: shown(&result.former),
+        others,
+    };
+    (headers, Json(shown)).into_response()
+}
+
+/// The pauses that reach jobs or schedules of this target, but are not its own. Walks over all of them and over all definitions, for a command
+/// of an operator.
+fn others(state: &AppState, target: &PauseTarget) -> Vec<shapes::Pause> {
+    let snapshot = state.services.engine.snapshot();
+    let catalogue = state.services.catalogue.current();
+    let of_catalogue = catalogue.iter().map(|entry| &entry.definition);
+    let definitions: Vec<_> = of_catalogue.chain(snapshot.definitions.values()).collect();
+    let is_named = |it: &Definition, name: &Arc<str>| *it.name == **name;
+    let has_group = |it: &Definition, group: &Arc<str>| group_of(it).as_ref() == Some(group);
+    let is_scheduled = |it: &Definition| !it.timetable.schedules.is_empty();
+    let any = |fits: &dyn Fn(&Definition) -> bool| definitions.iter().any(|it| fits(it));
+    // A pair is in one order only: the wider target first.
+    let have_in_common = |wide: &PauseTarget, narrow: &PauseTarget| match (wide, narrow) {
+        (PauseTarget::Server, _) | (PauseTarget::Schedules, PauseTarget::Schedule(..)) => true,
+        (PauseTarget::Schedules, PauseTarget::Group(group)) => {
+            any(&|it| has_group(it, group) && is_scheduled(it))
+        }
+        (PauseTarget::Schedules, PauseTarget::Definition(name)) => {
+            any(&|it| is_named(it, name) && is_scheduled(it))
+        }
+        (PauseTarget::Group(group), PauseTarget::Definition(name) | PauseTarget::Schedule(name, _)) => {
+            any(&|it| has_group(it, group) && is_named(it, name))
+        }
+        (PauseTarget::Definition(of), PauseTarget::Schedule(name, _)) => of == name,
+        // Two groups, two definitions, or two schedules.
+        _ => false,
+    };
+    let reaches = |other: &PauseTarget| {
+        let (wide, narrow) = if target < other { (target, other) } else { (other, target) };
+        target != other && have_in_common(wide, narrow)
+    };
+    let others = snapshot.pauses.iter().filter(|(other, _)| reaches(other));
+    others.map(|(other, pause)| shapes::Pause::of(other, pause)).collect()
+}
 
 /// jobs.yaml or a job that has not ended has the definition or the group. The scheduler knows the schedules. Walks over all definitions, for
 /// a request of an operator.

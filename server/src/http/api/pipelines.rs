@@ -13,7 +13,7 @@ use scheduler::job::State as JobState;
 use scheduler::new_jobs::NewJob;
 
 use crate::http::api::batches::last_batch_retry;
-use crate::http::api::batches::submit_many::{answer, replayed};
+use crate::http::api::batches::submit_many::{Asked, answer, replayed};
 use crate::http::api::bulk::retried::RETRIES_FOLLOWED;
 use crate::http::api::jobs::find;
 use crate::http::api::repeat::repeat_of;
@@ -87,7 +87,7 @@ pub(crate) async fn retry(
             return find_accepted(&state, key, refusal).await.map(|holder| replayed(&state, holder));
         }
     };
-    let asked = jobs.len();
+    let asked = Asked::new(jobs.len(), jobs.first());
     answer(&state, submit_with_key(&state, jobs, Some(BatchOptions::default()), false, key).await?, asked)
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn list(
 pub(crate) async fn all(state: &AppState, mut query: Query) -> Result<Vec<shapes::Schedule>, Problem> {
     let name = query.text("name")?;
     let next = query.number("next")?.unwrap_or(NEXT_SHOWN);
-    let from = query.instant("from")?;
+    let from = query.moment("from")?;
     query.finish()?;
     if !(1..=NEXT_MAX).contains(&next) {
         let detail = format!("{next} is not within 1 to {NEXT_MAX}");

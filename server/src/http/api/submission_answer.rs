@@ -2,12 +2,15 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use scheduler::definition::Definition;
 use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::PendingReason;
 
+use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter;
 use crate::http::present::shapes;
+use crate::http::state::AppState;
 
 /// A JSON answer.
 pub(crate) fn json(status: StatusCode, headers: HeaderMap, value: &impl serde::Serialize) -> Response {
@@ -18,10 +21,36 @@ pub(crate) fn json(status: StatusCode, headers: HeaderMap, value: &impl serde::S
     }
 }
 
+/// The reason for which an accepted job waits; of a paused one with the pauses.
+pub(crate) fn pending_now(
+    state: &AppState,
+    reason: PendingReason,
+    definition: Option<&Definition>,
+    narrowing: Option<&Narrowing>,
+) -> shapes::Reason {
+    match reason {
+        PendingReason::Paused => presenter::paused(&state.services.engine.snapshot(), definition),
+        reason => presenter::pending_of(reason, narrowing),
+    }
+}
+
+/// The problem of a submission that requires a worker, to a paused definition. No worker is to blame.
+pub(crate) fn refused_by_pause(state: &AppState, definition: Option<&Definition>) -> Problem {
+    let reason = presenter::paused(&state.services.engine.snapshot(), definition);
+    Problem::new(Code::NoWorker, reason.text)
+        .hint("resume it, or leave require_worker out: the job then waits for the end of the pause")
+        .retry_after(5)
+}
+
 /// A warning beside an accepted job: it is paused, its secrets are missing, or no worker can run it at present.
-pub(crate) fn warning(reason: PendingReason, narrowing: Option<&Narrowing>) -> Option<shapes::Reason> {
+pub(crate) fn warning(
+    state: &AppState,
+    reason: PendingReason,
+    definition: Option<&Definition>,
+    narrowing: Option<&Narrowing>,
+) -> Option<shapes::Reason> {
     if matches!(reason, PendingReason::Paused | PendingReason::SecretsMissing) {
-        return Some(presenter::pending(reason));
+        return Some(pending_now(state, reason, definition, None));
     }
     let matches_none = matches!(
         reason,

@@ -12,7 +12,7 @@ use scheduler::definition::Definition;
 use scheduler::input::KeyHolder;
 use scheduler::job::State as JobState;
 use scheduler::new_jobs::NewJob;
-use scheduler::step::{Accepted, Answer, Rejection};
+use scheduler::step::{Accepted, Answer, PendingReason, Rejection};
 
 use crate::auth::actor::Actor;
 use crate::engine::Busy;
@@ -22,11 +22,13 @@ use crate::http::api::jobs::{find, find_with_retries, location, wait_until_ended
 use crate::http::api::logs;
 use crate::http::api::repeat::repeat_of;
 use crate::http::api::schedule_choice::ScheduleChoice;
-use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json, warning};
+use crate::http::api::submission_answer::{
+    DUPLICATE, REPLAYED, YES, json, pending_now, refused_by_pause, warning,
+};
 use crate::http::api::worker_names;
 use crate::http::middleware::body_budget::BodyReservation;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::presenter::{self, job_in_state, pending_of};
+use crate::http::present::presenter::{self, job_in_state};
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
 use crate::http::request::cleared_fields::ClearedFields;
@@ -148,8 +150,12 @@ async fn submit_and_answer(
     match answered {
         Answer::Accepted(accepted) => {
             let shown = shapes::Job {
-                pending_reason: accepted.pending.map(|reason| pending_of(reason, narrowing.as_deref())),
-                warning: accepted.pending.and_then(|reason| warning(reason, narrowing.as_deref())),
+                pending_reason: accepted
+                    .pending
+                    .map(|reason| pending_now(state, reason, Some(definition), narrowing.as_deref())),
+                warning: accepted
+                    .pending
+                    .and_then(|reason| warning(state, reason, Some(definition), narrowing.as_deref())),
                 due_at: Time(run_at.map_or(accepted.created_at, |start| start.resolve(accepted.created_at))),
                 ..complete(draft, definition, &accepted)
             };
@@ -160,6 +166,9 @@ async fn submit_and_answer(
         // The archive is asked for ids of ended jobs only; here the definition has just been replaced.
         Answer::Rejected(Rejection::UnknownDefinition) => {
             Err(Problem::from(Busy).hint("jobs.yaml has just been read again; try again"))
+        }
+        Answer::Rejected(Rejection::NoWorker(PendingReason::Paused)) => {
+            Err(refused_by_pause(state, Some(definition)))
         }
         Answer::Rejected(rejection) => Err(rejection.into()),
         answer => Err(Problem::unexpected_answer(&answer)),

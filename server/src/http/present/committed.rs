@@ -2,7 +2,7 @@
 
 use protocol::report::Outcome;
 use scheduler::job::State;
-use scheduler::pauses::PauseTarget;
+use scheduler::pauses::{PauseChange, PauseTarget};
 
 use crate::events::{AttemptSubject, EventRecord, JobSubject, Subject, WorkerName};
 use crate::http::present::definition::expectation;
@@ -61,8 +61,12 @@ impl AppState {
                     }),
                     PauseTarget::Server | PauseTarget::Group(_) | PauseTarget::Definition(_) => None,
                 };
+                let by = match pause {
+                    PauseChange::Resumed { by } => Some(by.to_string()).filter(|by| !by.is_empty()),
+                    PauseChange::Set(_) | PauseChange::Ended(_) => None,
+                };
                 let pause = Some(shapes::Pause::after(target, pause));
-                shapes::CommittedEvent { schedules, pause, ..event }
+                shapes::CommittedEvent { schedules, pause, by, ..event }
             }
             Subject::Definition(definition) => {
                 let (name, revision) = (definition.name.to_string(), definition.revision.to_string());

@@ -15,5 +15,5 @@ pub(crate) mod schedule;
 pub mod shapes;
 pub(crate) mod span;
 pub(crate) mod timeline;
-mod waiting;
+pub(crate) mod waiting;
 pub(crate) mod worker;

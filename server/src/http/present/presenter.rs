@@ -22,7 +22,9 @@ use crate::http::present::earlier;
 use crate::http::present::members::{self, member_of};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
-pub(crate) use crate::http::present::waiting::{asked_labels, asked_workers, pending, pending_of};
+pub(crate) use crate::http::present::waiting::{
+    asked_labels, asked_workers, paused, paused_by, pending, pending_of,
+};
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
@@ -178,6 +180,7 @@ impl Presenter {
                 self.snapshot.workers.get(only).map(|worker| worker.name.to_string())
             })),
             Some(PendingReason::SecretsMissing) => Some(self.secrets_missing(row)),
+            Some(PendingReason::Paused) => Some(paused(&self.snapshot, self.definition(row))),
             Some(reason) => Some(pending_of(reason, row.narrowing.as_deref())),
             None => {
                 let attempt = live(row)?;

@@ -11,14 +11,16 @@ use scheduler::schedules::{FireRow, ScheduleRow};
 
 use crate::clock;
 use crate::http::present::shapes::{self, Time};
+use crate::http::request::query::Moment;
 use crate::store::ScheduleState;
 
 /// The slots of a schedule that are shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextSlots {
     pub(crate) count: u64,
-    /// Those of the rule at or after this instant, earlier ones too; absent: those that have not fired.
-    pub(crate) from: Option<Timestamp>,
+    /// Those of the rule at or after this instant, or from this day of the schedule's zone on, earlier ones too; absent: those that have not
+    /// fired.
+    pub(crate) from: Option<Moment>,
 }
 
 impl NextSlots {
@@ -81,10 +83,14 @@ impl<'k> StoredSchedules<'k> {
     /// The slots to show.
     fn shown_slots(&self, definition: &Definition, schedule: &Schedule) -> Vec<Time> {
         let count = usize::try_from(self.next.count).unwrap_or(usize::MAX);
-        match self.next.from {
-            Some(from) => slots_after(schedule, Timestamp(from.0.saturating_sub(1))).take(count).collect(),
-            None => self.slots(definition, schedule).take(count).collect(),
-        }
+        let from = match self.next.from {
+            None => return self.slots(definition, schedule).take(count).collect(),
+            Some(Moment::Instant(at)) => Some(at),
+            Some(Moment::Date(date)) => schedule.zone.first_instant(date.at(0, 0, 0, 0)),
+        };
+        // A day that no clock shows has no slots.
+        let before = from.map(|from| Timestamp(from.0.saturating_sub(1)));
+        before.into_iter().flat_map(|before| slots_after(schedule, before)).take(count).collect()
     }
 
     fn schedule(&self, definition: &Definition, schedule: &Schedule) -> shapes::Schedule {

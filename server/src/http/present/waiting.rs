@@ -1,7 +1,11 @@
 //! Why a job waits, and the workers that it asks for.
 
+use scheduler::definition::Definition;
+use scheduler::origin::Intervention;
+use scheduler::pauses::PauseTarget;
 use scheduler::placement::narrowing::Narrowing;
 use scheduler::placement::rules::LabelRule;
+use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
 
 use crate::http::middleware::problem::pending_text;
@@ -17,6 +21,9 @@ pub(crate) fn pending_of(reason: PendingReason, narrowing: Option<&Narrowing>) -
     let of_workers = pending(reason);
     let Some(narrowing) = narrowing else { return of_workers };
     let text = match reason {
+        reason if narrowing.workers.len() == 1 && is_of_allowed_worker(reason) => {
+            format!("this job asks for {narrowing}: {}", only_worker_text(reason))
+        }
         PendingReason::NoMatch => {
             format!("no connected worker is allowed to run it: this job asks for {narrowing}")
         }
@@ -33,6 +40,58 @@ pub(crate) fn pending_of(reason: PendingReason, narrowing: Option<&Narrowing>) -
     };
     shapes::Reason { text: text.into(), ..of_workers }
 }
+
+/// The reason is that of a worker that is allowed to run the job: nearer to a start than that none is.
+pub(crate) fn is_of_allowed_worker(reason: PendingReason) -> bool {
+    matches!(
+        reason,
+        PendingReason::TooLarge
+            | PendingReason::Cordoned
+            | PendingReason::RuntimeUnavailable
+            | PendingReason::Excluded
+            | PendingReason::Busy
+            | PendingReason::Resources
+            | PendingReason::SetAside
+    )
+}
+
+/// The text of such a reason if only one worker is allowed.
+const fn only_worker_text(reason: PendingReason) -> &'static str {
+    match reason {
+        PendingReason::TooLarge => "it offers less of a resource than the job reserves",
+        PendingReason::Cordoned => "it is cordoned or draining",
+        PendingReason::RuntimeUnavailable => "its container engine (runtime) does not answer",
+        PendingReason::Excluded => "it has refused the job, or failed to start it",
+        PendingReason::Busy => "all its slots are taken",
+        PendingReason::Resources => {
+            "it has too little left of a resource that the job reserves: other jobs hold it"
+        }
+        PendingReason::SetAside => "it is set aside for an earlier job that needs more of a resource",
+        other => pending_text(other),
+    }
+}
+
+/// The pauses that hold a job back, in words: each with its beginning, its end, its requester and its reason. `None` if there are none.
+pub(crate) fn paused_by<'p>(
+    pauses: impl IntoIterator<Item = (PauseTarget, &'p Intervention)>,
+    reason_chars_max: usize,
+) -> Option<String> {
+    let sentence = |(target, pause)| shapes::Pause::of(&target, pause).sentence(reason_chars_max);
+    let sentences: Vec<String> = pauses.into_iter().map(sentence).collect();
+    (!sentences.is_empty()).then(|| sentences.join("; "))
+}
+
+/// As [`pending`], of a job with this definition, which may be unknown. The text names the pauses that hold it back.
+pub(crate) fn paused(snapshot: &Snapshot, definition: Option<&Definition>) -> shapes::Reason {
+    let reason = pending(PendingReason::Paused);
+    let named = definition.and_then(|it| paused_by(snapshot.pauses.of_jobs(it), LISTED_REASON_CHARS_MAX));
+    // The pause may have ended since.
+    let Some(text) = named else { return reason };
+    shapes::Reason { text: text.into(), ..reason }
+}
+
+/// Characters of the reason of a pause beside each job of a list. An explanation has all of them.
+const LISTED_REASON_CHARS_MAX: usize = 80;
 
 /// Names and ids of the workers that a job asks for.
 pub(crate) fn asked_workers(narrowing: Option<&Narrowing>) -> Vec<String> {

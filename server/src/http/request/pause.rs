@@ -34,7 +34,7 @@ pub(crate) struct PauseBody {
 }
 
 /// A pause as it was asked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PauseOrder {
     /// The time at which it ends by itself.
     pub(crate) until: Option<Timestamp>,

@@ -88,16 +88,6 @@ impl Query {
             .transpose()
     }
 
-    /// Reads a time in RFC 3339 with its zone.
-    ///
-    /// # Errors
-    /// `invalid_query` for another value.
-    pub(crate) fn instant(&mut self, name: &'static str) -> Result<Option<Timestamp>, Problem> {
-        let Some(text) = self.text(name)? else { return Ok(None) };
-        let fault = || invalid_query(name, "it is an instant with its zone, such as 2026-03-01T09:30:00Z");
-        instant(&text).map(Some).ok_or_else(fault)
-    }
-
     /// Reads an instant, or a date whose zone the caller knows.
     ///
     /// # Errors
@@ -260,7 +250,7 @@ mod tests {
         assert!(query.switch("follow").unwrap());
         assert_eq!(query.number("tail").unwrap(), Some(5));
         assert_eq!(query.duration("wait", Duration::from_secs(600)).unwrap(), Some(Duration::from_secs(90)));
-        assert_eq!(query.instant("since").unwrap(), Some(Timestamp(1_772_357_400_000)));
+        assert_eq!(query.moment("since").unwrap(), Some(Moment::Instant(Timestamp(1_772_357_400_000))));
         assert!(query.finish().is_ok());
     }
 
@@ -273,8 +263,8 @@ mod tests {
             "2026-03-01%2010:30:00%2B01:00",
             "2026-03-01%2010:30:00+01:00",
         ] {
-            let instant = query(&format!("since={text}")).instant("since").unwrap();
-            assert_eq!(instant, Some(Timestamp(1_772_357_400_000)), "{text}");
+            let instant = query(&format!("since={text}")).moment("since").unwrap();
+            assert_eq!(instant, Some(Moment::Instant(Timestamp(1_772_357_400_000))), "{text}");
         }
     }
 
@@ -300,7 +290,7 @@ mod tests {
         assert!(query("w=11m").duration("w", Duration::from_secs(600)).is_err());
         assert!(query("w=-1s").duration("w", Duration::from_secs(600)).is_err());
         assert!(query("n=-1").number("n").is_err());
-        assert!(query("t=2026-03-01").instant("t").is_err());
+        assert!(query("t=2026-03").moment("t").is_err());
         assert!(query("f=maybe").switch("f").is_err());
     }
 }

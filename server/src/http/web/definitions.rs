@@ -6,7 +6,8 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use scheduler::pauses::PauseTarget;
+use scheduler::origin::Intervention;
+use scheduler::pauses::{PauseTarget, group_of};
 
 use super::chart::{self, Bar, Summary};
 use super::format::{self, Moment, ShownValue};
@@ -42,6 +43,8 @@ struct DefinitionRow {
     summary: Option<Summary>,
     /// `stale`, `slow` or both, if an expectation is missed.
     missed: Vec<&'static str>,
+    /// Its own pause. The page shows those of its group and of the server once.
+    pause: Option<PauseLine>,
 }
 
 /// The expectations of a definition that are missed.
@@ -58,9 +61,9 @@ struct DefinitionsPage {
     rows: Vec<DefinitionRow>,
     query: String,
     pages: PageLinks,
-    server_paused: bool,
-    /// Groups that are paused.
-    groups_paused: Vec<String>,
+    server_pause: Option<PauseLine>,
+    /// The groups that are paused, with their pauses.
+    group_pauses: Vec<(String, PauseLine)>,
 }
 
 /// `GET /definitions?q=&page=`
@@ -87,17 +90,20 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
             summary: chart::summary(&runs),
             missed: missed(&definition),
             last: runs.into_iter().next().map(Row::of),
+            pause: own_pause(&definition),
             definition,
         });
     }
-    let pauses = state.services.engine.snapshot().pauses.clone();
+    let snapshot = state.services.engine.snapshot();
+    let line = |(target, pause): (&PauseTarget, &Intervention)| PauseLine::of(&Pause::of(target, pause));
+    let server_pause = snapshot.pauses.iter().find(|(target, _)| **target == PauseTarget::Server);
     render(&DefinitionsPage {
         frame: Frame::new(&state, "definitions", "Definitions"),
         rows,
         query: wanted,
         pages,
-        server_paused: pauses.contains(&PauseTarget::Server),
-        groups_paused: pauses.iter().filter_map(|(target, _)| group(target)).collect(),
+        server_pause: server_pause.map(line),
+        group_pauses: snapshot.pauses.iter().filter_map(|it| Some((group(it.0)?, line(it)))).collect(),
     })
 }
 
@@ -129,8 +135,8 @@ struct DefinitionPage {
     facts: Vec<(&'static str, ShownValue)>,
     /// All its keys with their values.
     keys: String,
-    /// It is paused itself.
-    is_paused: bool,
+    /// Its own pause.
+    pause: Option<PauseLine>,
     missed: Vec<&'static str>,
     stale_since: Option<Moment>,
     slow_since: Option<Moment>,
@@ -149,20 +155,32 @@ struct DefinitionPage {
     origins: Vec<PauseLine>,
 }
 
-/// A pause of which more is known than its beginning.
+/// A pause as a line of a page.
 struct PauseLine {
     what: String,
-    since: Moment,
+    since: Option<Moment>,
     until: Option<Moment>,
     /// ` by anna: disk swap`, or a part of it.
     origin: String,
+    /// The reason alone, for the form that changes the pause.
+    reason: String,
 }
 
-fn pause_line(pause: &Pause) -> Option<PauseLine> {
-    let (until, origin) = (pause.until.map(format::moment), pause.origin());
-    let is_more_known = until.is_some() || !origin.is_empty();
-    let since = pause.since.filter(|_| is_more_known)?;
-    Some(PauseLine { what: pause.words(), since: format::moment(since), until, origin })
+impl PauseLine {
+    fn of(pause: &Pause) -> Self {
+        Self {
+            what: pause.words(),
+            since: pause.since.map(format::moment),
+            until: pause.until.map(format::moment),
+            origin: pause.origin(),
+            reason: pause.reason.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// The pause of a definition itself.
+fn own_pause(definition: &Definition) -> Option<PauseLine> {
+    definition.pauses.iter().find(|pause| pause.of == "definition").map(PauseLine::of)
 }
 
 /// `GET /definitions/{name}`
@@ -173,6 +191,9 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
     let current = state.services.catalogue.current();
     let entry = definition::find(&current, &name)?;
     let waiting = definition.waiting.iter().map(|waiting| waiting.count).sum();
+    let (snapshot, group) = (state.services.engine.snapshot(), group_of(&entry.definition));
+    let row = |schedule| ScheduleRow::of(schedule).with_pauses(&snapshot.pauses, group.clone());
+    let is_more_known = |pause: &Pause| pause.until.is_some() || !pause.origin().is_empty();
     render(&DefinitionPage {
         frame: Frame::new(&state, "definitions", &name),
         waiting,
@@ -181,10 +202,10 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(name): Name) ->
         bars: chart::runs(&runs),
         summary: chart::summary(&runs),
         runs: runs.into_iter().take(10).map(Row::of).collect(),
-        is_paused: definition.pauses.iter().any(|pause| pause.of == "definition"),
+        pause: own_pause(&definition),
         paused_by: definition.pauses.iter().map(Pause::words).collect(),
-        origins: definition.pauses.iter().filter_map(pause_line).collect(),
-        schedules: definition.schedules.iter().cloned().map(ScheduleRow::of).collect(),
+        origins: definition.pauses.iter().filter(|it| is_more_known(it)).map(PauseLine::of).collect(),
+        schedules: definition.schedules.iter().cloned().map(row).collect(),
         facts: facts(&definition).into_iter().map(|(name, value)| (name, ShownValue::of(value))).collect(),
         keys: revisions::keys(entry),
         missed: missed(&definition),

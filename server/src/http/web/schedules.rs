@@ -8,7 +8,8 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use scheduler::pauses::PauseTarget;
+use scheduler::pauses::{PauseTarget, Pauses};
+use scheduler::schedule::ScheduleId;
 
 use super::format::{self, Moment};
 use super::page::{Frame, render};
@@ -17,7 +18,7 @@ use crate::clock;
 use crate::http::api::schedules;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::schedule::NextSlots;
-use crate::http::present::shapes::{Fire, Schedule, Time};
+use crate::http::present::shapes::{Fire, Pause, Schedule, Time};
 use crate::http::request::definition;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
@@ -29,6 +30,10 @@ pub(crate) struct ScheduleRow {
     pub(crate) next: Option<Moment>,
     /// The end of the pause that ends by itself.
     pub(crate) paused_until: Option<Moment>,
+    /// It is paused itself, so that it can be resumed.
+    pub(crate) is_paused_itself: bool,
+    /// The other paused things that hold it, in words; empty if nothing does.
+    pub(crate) held_by: String,
     /// Until then it fires nothing, because the server's clock was set back.
     pub(crate) silent_until: Option<Moment>,
     /// When that slot fires, if its jitter makes it later.
@@ -47,6 +52,8 @@ impl ScheduleRow {
             tone: format::tone(&schedule.state),
             next: schedule.next.first().copied().map(format::moment),
             paused_until: schedule.paused_until.filter(|_| schedule.state == "paused").map(format::moment),
+            is_paused_itself: false,
+            held_by: String::new(),
             silent_until: schedule.decided_until.map(format::moment),
             due: schedule.next_due.first().copied().map(format::moment),
             bounds: bounds(&schedule),
@@ -59,6 +66,17 @@ impl ScheduleRow {
                 .unwrap_or_default(),
             schedule,
         }
+    }
+
+    /// Tells its own pause from those of its definition, of the group of that, of all schedules and of the server.
+    pub(crate) fn with_pauses(self, pauses: &Pauses, group: Option<Arc<str>>) -> Self {
+        let (name, id) = (Arc::from(self.schedule.name.as_str()), ScheduleId::named(&self.schedule.id));
+        let reaching = pauses.of_schedule(&name, group, &id);
+        let (own, others): (Vec<_>, Vec<_>) =
+            reaching.partition(|(target, _)| matches!(target, PauseTarget::Schedule(..)));
+        let words = others.iter().map(|(target, pause)| Pause::of(target, pause).words());
+        let held_by = words.collect::<Vec<_>>().join(" and ");
+        Self { is_paused_itself: !own.is_empty(), held_by, ..self }
     }
 }
 

@@ -17,6 +17,8 @@ use scheduler::ids::GroupNo;
 use scheduler::input::{JobUpdate, KeyHolder, Operation};
 use scheduler::job::State;
 use scheduler::new_jobs::NewJobs;
+use scheduler::origin::Intervention;
+use scheduler::pauses::PauseResult;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::{Accepted, Answer, Note, PendingReason, Rejection};
 use tokio::sync::{mpsc, watch};
@@ -267,10 +269,13 @@ pub(crate) async fn answer(
                 reply.send(answer)
             }
             Command::Pause { target, paused, until, origin, reply } => {
+                let in_force = Intervention { since: Timestamp(7_000), until, origin: origin.clone() };
+                let in_force = Some(in_force).filter(|_| paused);
+                let former = publish.borrow().pauses.get(&target).cloned();
                 world.pause_ends.push(until);
                 world.pauses.push((target, paused));
                 world.pause_origins.push(origin);
-                reply.send(Answer::Done)
+                reply.send(Answer::Pause(PauseResult { former, in_force }.into()))
             }
             Command::Define { definitions } => {
                 world.define(&definitions);

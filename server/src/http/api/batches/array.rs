@@ -7,7 +7,7 @@ use scheduler::batches::BatchOptions;
 use scheduler::new_jobs::NewJobs;
 use serde_json::Value;
 
-use super::submit_many::{answer, replayed};
+use super::submit_many::{Asked, answer, replayed};
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::catalogue::Definitions;
@@ -64,7 +64,7 @@ pub(crate) async fn submit(
             return find_repeated(state, key, refusal).await.map(|holder| replayed(state, holder));
         }
     };
-    let asked = jobs.len();
+    let asked = Asked::new(jobs.len(), jobs.distinct().next());
     answer(state, submit_with_key(state, jobs, Some(options), require_worker, key).await?, asked)
 }
 

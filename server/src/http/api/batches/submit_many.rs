@@ -8,19 +8,19 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
-use protocol::JobId;
+use protocol::{JobId, Revision};
 use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::input::KeyHolder;
 use scheduler::new_jobs::NewJob;
-use scheduler::step::{Accepted, Answer, Rejection};
+use scheduler::step::{Accepted, Answer, PendingReason, Rejection};
 
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::catalogue::Definitions;
 use crate::excerpt::excerpt;
 use crate::http::api::admission;
-use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json, warning};
+use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json, refused_by_pause, warning};
 use crate::http::api::worker_names;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
@@ -86,7 +86,7 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
     };
     // The body may have taken minutes to arrive; check the disk again.
     state.check_disk_space()?;
-    let asked = jobs.len();
+    let asked = Asked::new(jobs.len(), jobs.first());
     answer(&state, submit_with_key(&state, jobs, Some(options), params.require_worker, key).await?, asked)
 }
 
@@ -130,16 +130,20 @@ fn fingerprint_text(options: &BatchOptions) -> String {
 ///
 /// # Errors
 /// The engine rejected the request.
-pub(crate) fn answer(state: &AppState, answer: Answer, asked: usize) -> Result<Response, Problem> {
-    let asked = u32::try_from(asked).unwrap_or(u32::MAX);
+pub(crate) fn answer(state: &AppState, answer: Answer, asked: Asked) -> Result<Response, Problem> {
     match answer {
         Answer::Accepted(accepted) => {
-            Ok(json(StatusCode::CREATED, location(state, accepted.first), &created(&accepted, asked)))
+            Ok(json(StatusCode::CREATED, location(state, accepted.first), &created(state, &accepted, asked)))
         }
-        Answer::Duplicate(job) => {
-            Ok(json(StatusCode::OK, HeaderMap::from_iter([(DUPLICATE, YES)]), &only_duplicates(job, asked)))
-        }
+        Answer::Duplicate(job) => Ok(json(
+            StatusCode::OK,
+            HeaderMap::from_iter([(DUPLICATE, YES)]),
+            &only_duplicates(job, asked.count),
+        )),
         Answer::Replayed(holder) => Ok(replayed(state, holder)),
+        Answer::Rejected(Rejection::NoWorker(PendingReason::Paused)) => {
+            Err(refused_by_pause(state, asked.first_definition(state).as_deref()))
+        }
         Answer::Rejected(rejection) => Err(rejection.into()),
         answer => Err(Problem::unexpected_answer(&answer)),
     }
@@ -218,12 +222,34 @@ pub(crate) fn read_many(
     }
 }
 
+/// The jobs that a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(super) count: u32,
+    /// The revision of the first one.
+    first: Option<Revision>,
+}
+
+impl Asked {
+    pub(crate) fn new(count: usize, first: Option<&NewJob>) -> Self {
+        Self { count: u32::try_from(count).unwrap_or(u32::MAX), first: first.map(|job| job.revision) }
+    }
+
+    /// The definition of the first job. Walks over all definitions.
+    fn first_definition(self, state: &AppState) -> Option<Arc<Definition>> {
+        let definitions = state.services.catalogue.current();
+        self.first.and_then(|revision| Some(Arc::clone(&definitions.find_revision(revision)?.definition)))
+    }
+}
+
 /// A batch that was just made. Jobs that were `asked` for and are not in it are duplicates.
-pub(super) fn created(accepted: &Accepted, asked: u32) -> shapes::Batch {
+pub(super) fn created(state: &AppState, accepted: &Accepted, asked: Asked) -> shapes::Batch {
+    let is_paused = accepted.pending == Some(PendingReason::Paused);
+    let first = is_paused.then(|| asked.first_definition(state)).flatten();
     shapes::Batch {
-        duplicates: asked.saturating_sub(accepted.count),
+        duplicates: asked.count.saturating_sub(accepted.count),
         created_at: Some(Time(accepted.created_at)),
-        warning: accepted.pending.and_then(|reason| warning(reason, None)),
+        warning: accepted.pending.and_then(|reason| warning(state, reason, first.as_deref(), None)),
         ..batch(accepted.first, accepted.count)
     }
 }

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::super::operation::{Kind, Operation, Parameter, Place, any_object, list, object, query, text};
+use super::super::operation::{
+    Kind, Operation, Parameter, Place, any_object, header, list, object, query, text,
+};
 use super::examples::{REVISION_EXAMPLE, backfill, definition};
 use super::shared::{DRY_RUN, JSON_BODY, LINK, NO_BODY, PAGE, PAGING, SUBMISSION};
 use crate::http::api::tokens::TokenRequest;
@@ -49,8 +51,15 @@ pub(super) fn schedules() -> Vec<Operation> {
     let base = |path, id, summary, parameters: &[Parameter]| {
         Operation::post(path, "definitions", id, summary)
             .takes(parameters)
+            .takes(&[header("Prefer", Kind::Text("return=representation"), "With `return=representation` the answer is 200 with a body.")])
             .answers(204, "It is done.", Vec::new())
-            .with_headers(&[("pause-unchanged", "`true` if it was so already, with this end and reason.")])
+            .with_headers(&[PAUSE_UNCHANGED])
+            .answers(200, "It is done, for a request with `Prefer: return=representation`.", vec![object::<shapes::PauseResult>(json!({
+                "changed": true,
+                "pause": { "of": "server", "since": "2026-11-20T13:09:01.177Z", "until": "2026-11-20T15:09:01.177Z", "by": "anna", "reason": "the disk is full" },
+                "former": { "of": "server", "since": "2026-11-20T13:09:01.177Z", "by": "bert" }
+            }))])
+            .with_headers(&[PAUSE_UNCHANGED])
             .problems(&[&[
                 Code::UnknownSchedule,
                 Code::UnknownGroup,
@@ -78,7 +87,7 @@ pub(super) fn schedules() -> Vec<Operation> {
             .takes(&[
                 query("name", Kind::Text("resize"), "Only those of this definition."),
                 query("next", Kind::Number(1, 100, 5), "The number of slots."),
-                query("from", Kind::Instant, "The slots at or after this instant, also earlier ones; absent: those that have not fired."),
+                query("from", Kind::Instant, "The slots at or after this instant, also earlier ones. A date is its midnight in the zone of the schedule. Absent: those that have not fired."),
             ])
             .answers(200, "The schedules.", vec![list::<shapes::Schedule>(json!({
                 "name": "nightly", "id": "night", "rule": "cron 0 2 * * *", "description": "every day at 02:00",
@@ -135,6 +144,9 @@ pub(super) fn schedules() -> Vec<Operation> {
         pause("/api/schedules/resume", "resume_all", "Resume all schedules", &[]),
     ]
 }
+
+const PAUSE_UNCHANGED: (&str, &str) =
+    ("pause-unchanged", "`true` if it was so already, with this end and reason.");
 
 pub(super) fn access() -> Vec<Operation> {
     let token = json!({

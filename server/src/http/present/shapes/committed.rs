@@ -55,7 +55,7 @@ pub struct CommittedEvent {
     /// The name of the definition of `fire` or `expectation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The requester of the change.
+    /// The requester of the change, unless the object has it: the requester of a pause is in `pause`, and that of a resume is here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The content of a late report.

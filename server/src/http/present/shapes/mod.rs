@@ -52,7 +52,7 @@ pub use members::{Members, Workers};
 pub use notification::{Notification, NotifyTarget, SentNotifications, TargetTest};
 pub use output_bytes::{OutputBytes, OutputCut};
 pub use param::Param;
-pub use pause::Pause;
+pub use pause::{Pause, PauseResult};
 pub use pipeline::{Dependency, Pipeline, PipelineJob};
 pub use plan::{ChangedDefinition, JobsFile, JobsFiles, KeyChange, Plan, PlannedDefinition};
 pub use problem::{Fault, Problem};

@@ -33,6 +33,22 @@ pub struct Pause {
     pub reason: Option<String>,
 }
 
+/// The result of a command to pause or resume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PauseResult {
+    /// False if it was so already.
+    pub changed: bool,
+    /// The pause that is in force now; absent after a resume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
+    /// The pause that was in force before, which the command replaced, ended or left; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<Pause>,
+    /// After a resume: the pauses that still hold back all of its jobs or schedules, or some of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Pause>,
+}
+
 impl Pause {
     /// The JSON of a pause.
     #[must_use]
@@ -46,7 +62,7 @@ impl Pause {
     pub fn after(target: &PauseTarget, change: &PauseChange) -> Self {
         match change {
             PauseChange::Set(pause) => Self::of(target, pause),
-            PauseChange::Resumed => Self::target(target),
+            PauseChange::Resumed { .. } => Self::target(target),
             PauseChange::Ended(at) => Self { until: Some(Time(*at)), ..Self::target(target) },
         }
     }
@@ -76,6 +92,26 @@ impl Pause {
             Some(until) => format!(" until {until}{}", self.origin()),
             None => self.origin(),
         }
+    }
+
+    /// As [`Self::why`], also of a pause without an end: ` without an end by anna`.
+    #[must_use]
+    pub fn end_and_why(&self) -> String {
+        let end = if self.until.is_none() { " without an end" } else { "" };
+        format!("{end}{}", self.why())
+    }
+
+    /// As a sentence about now, with at most this many characters of the reason.
+    #[must_use]
+    pub fn sentence(&self, reason_chars_max: usize) -> String {
+        let short = |reason: &String| match reason.char_indices().nth(reason_chars_max) {
+            Some((end, _)) => format!("{}…", &reason[..end]),
+            None => reason.clone(),
+        };
+        let since = self.since.map(|since| format!(" since {since}")).unwrap_or_default();
+        let are = if self.of == "schedules" { "are" } else { "is" };
+        let shown = Self { reason: self.reason.as_ref().map(short), ..self.clone() };
+        format!("{} {are} paused{since}{}", self.words(), shown.why())
     }
 
     /// The requester and the reason, as far as they are known: ` by anna: disk swap`.

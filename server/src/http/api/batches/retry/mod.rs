@@ -21,7 +21,7 @@ use scheduler::input::KeyHolder;
 use scheduler::step::{Answer, Rejection};
 use tokio::sync::OwnedMutexGuard;
 
-use super::submit_many::{batch, created, location, only_duplicates, options};
+use super::submit_many::{Asked, batch, created, location, only_duplicates, options};
 use crate::auth::audit::note;
 use crate::engine::Busy;
 use crate::http::api::bulk::keys::fingerprint_text;
@@ -117,12 +117,12 @@ async fn make(
     // The reads may have taken a while.
     state.check_accepting()?;
     let jobs = std::mem::take(&mut made.jobs);
-    let asked = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+    let asked = Asked::new(jobs.len(), jobs.first());
     let answered = submit_with_key(state, jobs, Some(options), false, key).await?;
     drop(made.held.take());
     match answered {
         Answer::Accepted(accepted) => {
-            let new = created(&accepted, asked);
+            let new = created(state, &accepted, asked);
             note::detail(format!(
                 "retry: batch {} of {} jobs, refused {}",
                 new.batch, new.count, made.refused
@@ -132,7 +132,7 @@ async fn make(
         }
         Answer::Replayed(holder) => Ok(replayed(state, of, holder)),
         Answer::Duplicate(job) => {
-            let shown = RetriedBatch { batch: Some(only_duplicates(job, asked)), ..shown(of, &made) };
+            let shown = RetriedBatch { batch: Some(only_duplicates(job, asked.count)), ..shown(of, &made) };
             Ok(json(StatusCode::OK, HeaderMap::from_iter([(DUPLICATE, YES)]), &shown))
         }
         Answer::Rejected(Rejection::UnknownDefinition) => {
