@@ -114,6 +114,10 @@ fn text_of(job: &PipelineJob, parent: Option<u64>) -> String {
     if let Some(of) = job.retry_of {
         text += &format!(", retry of {of}");
     }
+    if let Some(retry) = job.retried_as {
+        let state = job.retried_as_state.as_deref().map(in_words).unwrap_or_default();
+        text += &format!(", retried as {retry} ({state})");
+    }
     let special =
         |outcome: &str| if outcome == "succeeded" { String::new() } else { format!(" if {outcome}") };
     let (above, others): (Vec<_>, Vec<_>) =

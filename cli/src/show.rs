@@ -107,6 +107,7 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
             job.members.as_ref().map(|members| members_in_words(job.id, members)).unwrap_or_default(),
         ),
         ("retry of", optional(job.retry_of) + if details.retry_of_removed { ", removed since" } else { "" }),
+        ("retried as", retried_as_in_words(details)),
         ("parent", details.parent.as_ref().map(parent_in_words).unwrap_or_default()),
         ("hooks", details.hooks.iter().map(hook_in_words).collect::<Vec<_>>().join("; ")),
         ("after", dependencies_in_words(&details.after)),
@@ -114,6 +115,12 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
         ("result", details.result.as_ref().map(ToString::to_string).unwrap_or_default()),
     ];
     screen::fields(&facts)
+}
+
+/// The retry of a job and how it stands; empty if there is none.
+fn retried_as_in_words(details: &FullJob) -> String {
+    let state = details.retried_as_state.as_deref().map(|state| format!(" ({state})")).unwrap_or_default();
+    details.retried_as.map(|retry| format!("{retry}{state}")).unwrap_or_default()
 }
 
 fn members_in_words(job: u64, members: &Members) -> String {

@@ -224,7 +224,7 @@ def assign(worker, job, **spec):
     revision = f"{job:032x}"
     worker.definitions[revision] = dict(SPEC, **spec)
     token = {"job": job, "fence": 1, "nonce": 1}
-    assignment = {"token": token, "priority": 0, "waited": 0, "revision": revision, "body": None}
+    assignment = {"token": token, "priority": 0, "waited": 0, "revision": revision, "overrides": None}
     worker.on_Enqueue([dict(assignment, time_left=None, secrets=None)])
     return worker.attempts[key_of(token)]
 

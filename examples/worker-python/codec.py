@@ -470,7 +470,7 @@ def body_fits(value):
     ensure(total <= BODY_BYTES_MAX, "body", f"{total} bytes")
 
 
-BODY = Struct(body_fits, environment=PAIRS, args=TEXTS, input=Option(TEXT))
+OVERRIDES = Struct(body_fits, environment=PAIRS, args=TEXTS, input=Option(TEXT))
 
 REGISTRY_LOGIN = Struct(host=TEXT, username=TEXT, password=Blob())
 
@@ -492,7 +492,7 @@ ASSIGNMENT = Struct(
     priority=Byte(signed=True),
     waited=Duration("waited"),
     revision=Revision(),
-    body=Option(BODY),
+    overrides=Option(OVERRIDES),
     time_left=Option(Duration("time_left")),
     memory_bytes=Option(U64),
     secrets=Option(SECRETS),

@@ -575,12 +575,12 @@ class Worker:
         asyncio.ensure_future(self.run_process(attempt, spec))
 
     async def run_process(self, attempt, spec):
-        record, token, body = attempt.record, attempt.token, attempt.assignment["body"]
-        words = (spec["entrypoint"] or []) + spec["command"] + (body["args"] if body else [])
+        record, token, overrides = attempt.record, attempt.token, attempt.assignment["overrides"]
+        words = (spec["entrypoint"] or []) + spec["command"] + (overrides["args"] if overrides else [])
         environment = {"PATH": os.environ.get("PATH", os.defpath)}
         environment.update(dict(spec["environment"]))
-        environment.update(dict(body["environment"] if body else []))
-        own_input = body["input"] if body else None
+        environment.update(dict(overrides["environment"] if overrides else []))
+        own_input = overrides["input"] if overrides else None
         end = None
         try:
             environment.update(record.exchange(spec["input"] if own_input is None else own_input))

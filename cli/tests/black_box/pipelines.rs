@@ -130,7 +130,19 @@ async fn jobs_that_were_retried_are_not_retried_with_others_again() {
     let load = api.get("/api/jobs/4").await;
     assert_eq!((&load["retry_of"], &load["after"][0]["job"]), (&json!(2), &json!(3)), "{load}");
     let nothing = running.run_cli(&["pipeline", "1", "retry"]);
-    assert!(nothing.err.contains("no job of the pipeline has ended without success"), "{nothing:?}");
+    assert!(nothing.err.contains("job 1 was retried as job 3, which has succeeded"), "{nothing:?}");
+    let tree = running.run_cli(&["pipeline", "1"]);
+    assert!(tree.out.starts_with("1 check failed, retried as 3 (succeeded)\n"), "{tree:?}");
+    let shown = running.run_cli(&["show", "1"]);
+    assert!(
+        shown.out.lines().any(|line| line.split_whitespace().eq(["retried", "as", "3", "(succeeded)"])),
+        "{shown:?}"
+    );
+    let page = String::from_utf8(api.get_bytes("/jobs/1").await).unwrap();
+    assert!(
+        page.contains("<dt>Retried as</dt>") && !page.contains("Run what has not succeeded again"),
+        "{page}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

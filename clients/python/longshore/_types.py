@@ -32,6 +32,7 @@ Job = TypedDict("Job", {
     "args": "list[str]", "environment": "list[str]", "params": "dict[str, Any]", "input": Any, "result": Any, "cancel": str,
     "attempts": "list[dict[str, Any]]", "timeline": "list[dict[str, Any]]", "late_reports": "list[dict[str, Any]]",
     "late_reports_left_out": int, "hooks": "list[dict[str, Any]]", "parent": "dict[str, Any]", "retry_of_removed": bool, "submitted_by": str,
+    "retried_as": int, "retried_as_state": str,
     "after": "list[Dependency]", "dependents": "list[Dependency]", "members": "dict[str, Any]", "member_of": int, "pinned_worker": Any,
     "workers": "list[Any]", "requires": Any, "request_id": str, "traceparent": str,
 }, total=False)  # fmt: skip
@@ -60,7 +61,7 @@ RetriedBatch = TypedDict("RetriedBatch", {
 Dependency = TypedDict("Dependency", {"job": int, "batch": int, "name": str, "outcome": str, "state": str}, total=False)
 
 PipelineJob = TypedDict("PipelineJob", {
-    "id": int, "name": str, "state": str, "retry_of": int, "after": "list[Dependency]",
+    "id": int, "name": str, "state": str, "retry_of": int, "retried_as": int, "retried_as_state": str, "after": "list[Dependency]",
 }, total=False)  # fmt: skip
 
 # The jobs before and after a job; `truncated` if there are more.

@@ -120,6 +120,8 @@ pub struct JobRecord {
     pub late_left_out: u64,
     /// True if it is a retry and retention has deleted the job that it retries.
     pub retry_of_removed: bool,
+    /// Its latest retry, if it has ended, with the state of that.
+    pub retried_as: Option<(JobId, State)>,
     /// The hook that made it.
     pub parent: Option<HookRow>,
     /// Its own hooks that were decided, in the order of their events.

@@ -225,3 +225,18 @@ async fn a_schedule_that_is_silent_because_the_clock_was_set_back_is_told_everyw
     assert_eq!(server.get("/readyz").await.body, "ready\n");
     assert!(server.get("/metrics").await.body.contains("longshore_schedules_silent 0\n"));
 }
+
+#[tokio::test]
+async fn the_page_of_one_definition_does_not_pause_the_schedules_of_all() {
+    let server = start().await;
+    let pauses = |page: &str| page.contains("action=\"/schedules/pause\"");
+    let all = server.get("/schedules").await.body;
+    assert!(pauses(&all) && all.contains("Pause all schedules of the server?"), "{all}");
+    let one = server.get("/schedules?name=report").await.body;
+    assert!(one.contains("Schedules of") && !pauses(&one), "{one}");
+    let none = server.get("/schedules?name=plain").await.body;
+    assert!(
+        none.contains("plain has no schedule.") && !none.contains("No definition has a schedule"),
+        "{none}"
+    );
+}

@@ -38,14 +38,19 @@ pub(crate) async fn show(
     Id(id): Id,
 ) -> Result<Json<shapes::Pipeline>, Problem> {
     let pipeline = read(&state, JobId(id)).await?;
+    let failed: Vec<JobId> =
+        pipeline.jobs.iter().filter(|job| has_failed(job.state)).map(|job| job.job).collect();
+    let retries = state.read(move |archive| archive.retries(&failed)).await?;
     Ok(Json(shapes::Pipeline {
         truncated: !pipeline.is_whole,
-        jobs: pipeline.jobs.iter().map(shown).collect(),
+        jobs: pipeline.jobs.iter().map(|job| shown(job, retries.get(&job.job))).collect(),
     }))
 }
 
-fn shown(job: &PipelineJob) -> shapes::PipelineJob {
+fn shown(job: &PipelineJob, retry: Option<&(JobId, JobState)>) -> shapes::PipelineJob {
     shapes::PipelineJob {
+        retried_as: retry.map(|(retry, _)| retry.0),
+        retried_as_state: retry.map(|(_, state)| state.name().into()),
         id: job.job.0,
         name: job.definition.clone(),
         state: job.state.name().into(),
@@ -129,15 +134,22 @@ fn nothing_to_repeat(id: JobId, jobs: &[PipelineJob], retries: &Retries) -> Prob
         PredecessorId::Batch(first) => Some(first),
         PredecessorId::Job(_) => None,
     });
-    match batch {
-        Some(first) => {
-            let detail = format!("they come after batch {first}, which has not ended as they require");
-            Problem::new(Code::NotFinished, detail)
-                .hint(format!("retry that batch first: longshore batch {first} retry"))
-        }
-        None => Problem::new(Code::NotFinished, "no job of the pipeline has ended without success")
-            .hint(format!("GET /api/jobs/{id}/pipeline shows its jobs")),
+    if let Some(first) = batch {
+        let detail = format!("they come after batch {first}, which has not ended as they require");
+        return Problem::new(Code::NotFinished, detail)
+            .hint(format!("retry that batch first: longshore batch {first} retry"));
     }
+    let retried = jobs.iter().find_map(|job| Some((job.job, retries.get(&PredecessorId::Job(job.job))?)));
+    let detail = match retried {
+        Some((failed, (PredecessorId::Job(retry), state))) => {
+            let fate = if state.has_ended() { "has succeeded" } else { "has not ended" };
+            format!(
+                "job {failed} was retried as job {retry}, which {fate}; no other job has ended without success"
+            )
+        }
+        _ => "no job of the pipeline has ended without success".to_owned(),
+    };
+    Problem::new(Code::NotFinished, detail).hint(format!("GET /api/jobs/{id}/pipeline shows its jobs"))
 }
 
 /// The retries that stand for jobs of a pipeline, and for batches that they come after, each with its state.

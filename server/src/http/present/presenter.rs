@@ -133,6 +133,7 @@ impl Presenter {
             notes,
             late_left_out,
             retry_of_removed,
+            retried_as,
             parent,
             hooks,
             ..
@@ -153,6 +154,8 @@ impl Presenter {
             late_reports: timeline.late_reports(),
             late_reports_left_out: (late_left_out > 0).then_some(late_left_out),
             retry_of_removed,
+            retried_as: retried_as.map(|(retry, _)| retry.0),
+            retried_as_state: retried_as.map(|(_, state)| state.name().into()),
             parent: parent.map(|it| shapes::Parent { job: it.parent.0, hook: it.event.name().into() }),
             after: record.after.iter().map(dependency).collect(),
             dependents: record.dependents.iter().map(dependency).collect(),

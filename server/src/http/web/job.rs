@@ -213,10 +213,12 @@ async fn members_of(state: &Arc<AppState>, parent: JobId) -> Result<Vec<Row>, Pr
     Ok(rows.into_iter().map(|row| Row::of(presenter.job(row))).collect())
 }
 
-/// The job, or one next to it in its pipeline, has ended without success.
+/// The job has ended without success and was not retried with success, or one next to it in its pipeline has ended without success.
 fn has_unsuccessful(full: &FullJob) -> bool {
     let near = full.after.iter().chain(&full.dependents).filter_map(|it| it.state.as_deref());
-    near.chain([&*full.job.state]).any(|state| matches!(state, "failed" | "cancelled" | "expired" | "lost"))
+    let is_unsuccessful = |state: &str| matches!(state, "failed" | "cancelled" | "expired" | "lost");
+    let own = full.retried_as_state.as_deref().unwrap_or(&full.job.state);
+    near.chain([own]).any(is_unsuccessful)
 }
 
 fn attempt_row(attempt: Attempt) -> AttemptRow {

@@ -60,6 +60,10 @@ pub(super) fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Opt
         Some(earlier) => !is_kept(connection, earlier)?,
         None => false,
     };
+    let retried_as = match row.state.has_ended() {
+        true => dependencies::latest_retry(connection, id)?,
+        false => None,
+    };
     let JobDetails { overrides, params, .. } = rows::details(connection, id)?.unwrap_or_default();
     let late_left_out = late_left_out.unwrap_or(0).cast_unsigned();
     let (parent, hooks) = (hooks::parent_of(connection, id)?, hooks::of(connection, id)?);
@@ -74,6 +78,7 @@ pub(super) fn record(connection: &Connection, id: JobId) -> rusqlite::Result<Opt
         notes,
         late_left_out,
         retry_of_removed,
+        retried_as,
         parent,
         hooks,
         after,

@@ -141,6 +141,7 @@ impl World {
             notes: Vec::new(),
             late_left_out: 0,
             retry_of_removed: false,
+            retried_as: None,
             parent: None,
             hooks: Vec::new(),
             after: Vec::new(),

@@ -199,6 +199,13 @@ pub struct FullJob {
     /// True if the job that it retries has been removed since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retry_of_removed: bool,
+    /// The latest job that tries this one again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retried_as: Option<u64>,
+    /// The state of that job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub retried_as_state: Option<Text>,
     /// The job whose hook made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,

@@ -49,6 +49,13 @@ pub struct PipelineJob {
     /// The ended job that it tries again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<u64>,
+    /// The latest job that tries this one again, if it has ended without success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retried_as: Option<u64>,
+    /// The state of that job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub retried_as_state: Option<Text>,
     /// The jobs and batches that it comes after.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Dependency>,
