@@ -9,7 +9,9 @@ use clap::Args;
 use tokio::process::Command;
 
 use crate::when::When;
-use crate::{dependencies, docker, images, openapi, package_test, python_worker, sim, step, tidy, traces};
+use crate::{
+    build, dependencies, docker, images, openapi, package_test, python_worker, sim, step, tidy, traces,
+};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -76,7 +78,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     step::run("tests", tests(root, for_tests, browser, prometheus)).await?;
     traces::run(root, options.traces).await?;
     // They wait most of the time, so they run beside the steps that compute.
-    let (faults, others) = tokio::join!(step::run_beside("faults", faults(root, for_tests)), async {
+    let (faults, others) = tokio::join!(faults(root, for_tests), async {
         python_worker::run(root, options.python).await?;
         openapi::run(root, options.openapi).await?;
         package_test::run(root, options.packages).await
@@ -147,13 +149,11 @@ const SEEDS: [&str; 2] = ["PROPTEST_RNG_SEED", "LONGSHORE_SEED"];
 const SEED: &str = "20261127";
 
 /// Real servers and workers, killed a hundred times.
-fn faults(root: &Path, docker: &str) -> Command {
-    let mut command = step::command(
-        root,
-        &["cargo", "run", "--locked", "--quiet", "--package", "longshore-chaos", "--", "short"],
-    );
-    command.args((docker == "off").then_some("--no-docker"));
-    command
+async fn faults(root: &Path, docker: &str) -> anyhow::Result<()> {
+    let mut command = Command::new(build::as_for_tests(root, "longshore-chaos").await?);
+    command.arg("short").arg("--longshore").arg(build::as_for_tests(root, "longshore").await?);
+    command.args((docker == "off").then_some("--no-docker")).current_dir(root);
+    step::run_beside("faults", command).await
 }
 
 async fn documentation(root: &Path) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ mod runtime;
 mod script;
 mod stage;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
@@ -29,13 +29,21 @@ pub(crate) struct Options {
     /// Build with optimisations; takes some minutes the first time
     #[arg(long)]
     release: bool,
+    /// This program instead of one that is built now
+    #[arg(long, value_name = "FILE", conflicts_with = "release")]
+    longshore: Option<PathBuf>,
 }
 
 pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let runtime = runtime::choose(root, options.process).await?;
     println!("jobs run    {runtime}");
-    println!("building    longshore (the first time takes a few minutes)");
-    let binary = build::longshore(root, options.release).await?;
+    let binary = match &options.longshore {
+        Some(binary) => std::path::absolute(binary)?,
+        None => {
+            println!("building    longshore (the first time takes a few minutes)");
+            build::longshore(root, options.release).await?
+        }
+    };
     println!("binary      {}", binary.strip_prefix(root).unwrap_or(&binary).display());
 
     let mut stage = stage::Stage::new(binary, runtime, options.port)?;

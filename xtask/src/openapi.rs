@@ -59,7 +59,7 @@ async fn provide(root: &Path) -> anyhow::Result<PathBuf> {
 }
 
 async fn check(root: &Path, program: &Path) -> anyhow::Result<()> {
-    let binary = build::longshore(root, false).await?;
+    let binary = build::as_for_tests(root, "longshore").await?;
     let directory = tempfile::Builder::new().prefix("longshore-openapi-").tempdir()?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let api = Api::new(TcpListener::bind(address)?.local_addr()?);

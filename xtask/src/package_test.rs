@@ -42,7 +42,7 @@ async fn find_programs() -> anyhow::Result<()> {
 }
 
 async fn test(root: &Path) -> anyhow::Result<()> {
-    let binary = build::longshore(root, false).await?;
+    let binary = build::as_for_tests(root, "longshore").await?;
     let release = Release::new(root, binary).await?;
     let earlier = Release { version: format!("{}~earlier", release.version), ..release.clone() };
     let scratch = stand_in::scratch(root)?;

@@ -26,7 +26,7 @@ pub(crate) async fn run(root: &Path, wanted: When) -> anyhow::Result<()> {
     }
     match provide(root).await {
         Ok(python) => {
-            let binary = build::longshore(root, false).await?;
+            let binary = build::as_for_tests(root, "longshore").await?;
             let example = root.join("examples/worker-python");
             step::run("python worker", check(&binary, &python, &example)).await?;
             for frozen in workers_of_frozen_versions(root)? {
@@ -118,7 +118,7 @@ async fn check(binary: &Path, python: &Path, example: &Path) -> anyhow::Result<(
 
 /// The tests of the client start their servers and workers themselves.
 async fn test_client(root: &Path, python: &Path) -> anyhow::Result<()> {
-    let binary = build::longshore(root, false).await?;
+    let binary = build::as_for_tests(root, "longshore").await?;
     let mut tests = Command::new(python);
     tests.current_dir(root.join("clients/python")).env("LONGSHORE_BINARY", binary).kill_on_drop(true);
     tests.args([

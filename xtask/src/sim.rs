@@ -1,10 +1,12 @@
-//! `cargo xtask sim`: both state machines against each other, in a release build, because a debug build is too slow for millions of transitions.
+//! `cargo xtask sim`: both state machines against each other. The step of `cargo xtask test` runs the binary of the dev profile, in
+//! which the state machines are optimized: a release build of its own would take longer than it spares.
 
 use std::path::Path;
 
 use clap::Args;
+use tokio::process::Command;
 
-use crate::step;
+use crate::{build, step};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -23,7 +25,9 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
 /// Runs the simulation that every change must pass. Its seeds are always the same, so that a change is judged by itself and not by luck;
 /// `cargo xtask sim` draws new ones.
 pub(crate) async fn for_a_change(root: &Path) -> anyhow::Result<()> {
-    simulate(root, CHANGE, Some(SEED)).await
+    let mut command = Command::new(build::as_for_tests(root, "longshore-sim").await?);
+    command.args(["--transitions", CHANGE, "--seed", SEED]).current_dir(root);
+    step::succeed(command).await
 }
 
 async fn simulate(root: &Path, transitions: &str, seed: Option<&str>) -> anyhow::Result<()> {

@@ -156,11 +156,20 @@ async fn a_job_of_a_paused_definition_names_the_pause() {
     let expected = json!({ "code": "paused", "text": BY_ANNA });
     let made = server.post("/api/jobs/resize", "").await.json();
     assert_eq!((&made["warning"], &made["pending_reason"]), (&expected, &expected));
-    for (path, body) in
-        [("/api/jobs/resize", r#"{"count":2}"#), ("/api/jobs", r#"[{"name":"resize"},{"name":"backup"}]"#)]
-    {
-        assert_eq!(server.post(path, body).await.json()["warning"], expected, "{path}");
+    for (path, body) in [
+        ("/api/jobs/resize", r#"{"count":2}"#),
+        ("/api/jobs", r#"[{"name":"resize"},{"name":"backup"}]"#),
+        ("/api/jobs", r#"[{"name":"backup"},{"name":"resize"}]"#),
+    ] {
+        assert_eq!(server.post(path, body).await.json()["warning"], expected, "{path} {body}");
     }
+    // The job itself waits for its members, or for its time, and the pause holds it back as well.
+    for reason in [PendingReason::Members, PendingReason::NotDue] {
+        server.stand.world().pending = Some(reason);
+        assert_eq!(server.post("/api/jobs/resize", "").await.json()["warning"], expected, "{reason:?}");
+        assert!(server.post("/api/jobs/backup", "").await.json().get("warning").is_none(), "{reason:?}");
+    }
+    server.stand.world().pending = Some(PendingReason::Paused);
     for (path, body) in
         [("/api/jobs/resize?require_worker=1", ""), ("/api/jobs?require_worker=1", r#"[{"name":"resize"}]"#)]
     {
@@ -206,11 +215,13 @@ async fn an_explanation_names_the_pause_of_a_job_that_is_not_due() {
     told.pauses = vec![(definition("resize"), until(of_anna(1_000), 9_000))];
     let (text, able) = explain(&told).await;
     assert!(text.starts_with("it is not due before ") && text.ends_with(&format!("; {BY_ANNA}")), "{text}");
-    assert_eq!(able, "it could take the job, were it not for the pause");
+    assert_eq!(able, "it could take the job once the pause ends");
 
     server.stand.world().jobs[0].row.state = State::Queued;
     let soon = explanation(State::Queued, Some(PendingReason::Soon), workers());
     assert_eq!(explain(&soon).await.1, "it could take the job now");
+    let running = explanation(State::Running, None, workers());
+    assert_eq!(explain(&running).await.1, "it could take the job, which another worker has");
 }
 
 #[tokio::test]
@@ -280,6 +291,27 @@ async fn the_pages_of_definitions_tell_and_change_a_pause() {
     let target = definition("resize");
     assert_eq!(server.stand.world().pauses, [(target, true)]);
     assert!(server.stand.world().pause_ends[0].is_some());
+}
+
+#[tokio::test]
+async fn a_form_changes_the_pause_that_it_shows_and_no_other() {
+    let end = 4_000_000_000_000;
+    let server = server_with([(definition("resize"), until(of_anna(3_000), end))]).await;
+    let page = server.get("/definitions/resize").await.body;
+    let shown = "since=1970-01-01T00:00:03.000Z&until=2096-10-02T07:06:40.000Z";
+    for (name, value) in shown.split('&').map(|field| field.split_once('=').expect("a field")) {
+        assert!(page.contains(&format!("name=\"{name}\" value=\"{value}\"")), "{name}: {page}");
+    }
+    let path = "/definitions/resize/pause";
+    let changed = form(&server, path, &format!("{shown}&reason=other")).await;
+    assert_eq!(changed.status, 303, "{changed:?}");
+    assert_eq!(server.stand.world().pause_ends, [Some(Timestamp(end))], "the end stays");
+
+    pause(&server, []);
+    let ended = form(&server, path, &format!("{shown}&reason=third")).await;
+    assert_eq!(ended.status, 409, "{ended:?}");
+    assert!(ended.body.contains("it has ended or was replaced"), "{ended:?}");
+    assert_eq!(server.stand.world().pauses.len(), 1, "no new pause has begun");
 }
 
 #[tokio::test]

@@ -117,7 +117,12 @@ impl AnswerForm {
     fn of(headers: &HeaderMap) -> Self {
         let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
         let mut preferences = values.flat_map(|value| value.split(','));
-        match preferences.any(|it| it.trim().eq_ignore_ascii_case("return=representation")) {
+        // `return="representation"; foo` means the same.
+        let wants = |preference: &str| {
+            let text = preference.split(';').next().unwrap_or_default().replace('"', "");
+            text.trim().eq_ignore_ascii_case("return=representation")
+        };
+        match preferences.any(wants) {
             true => Self::Representation,
             false => Self::Empty,
         }

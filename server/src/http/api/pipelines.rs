@@ -92,8 +92,8 @@ pub(crate) async fn retry(
             return find_accepted(&state, key, refusal).await.map(|holder| replayed(&state, holder));
         }
     };
-    let asked = Asked::new(jobs.len(), jobs.first());
-    answer(&state, submit_with_key(&state, jobs, Some(BatchOptions::default()), false, key).await?, asked)
+    let asked = Asked::new(jobs.len(), &jobs);
+    answer(&state, submit_with_key(&state, jobs, Some(BatchOptions::default()), false, key).await?, &asked)
 }
 
 /// New jobs for those of a pipeline that have not succeeded.

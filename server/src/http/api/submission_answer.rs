@@ -52,6 +52,12 @@ pub(crate) fn warning(
     if matches!(reason, PendingReason::Paused | PendingReason::SecretsMissing) {
         return Some(pending_now(state, reason, definition, None));
     }
+    // A pause also holds members back, and what is not due yet.
+    if matches!(reason, PendingReason::Members | PendingReason::NotDue) {
+        let snapshot = state.services.engine.snapshot();
+        let paused = definition.filter(|it| snapshot.pauses.of_jobs(it).next().is_some());
+        return paused.map(|definition| presenter::paused(&snapshot, Some(definition)));
+    }
     let matches_none = matches!(
         reason,
         PendingReason::NoWorker

@@ -8,6 +8,7 @@ use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
+use scheduler::pauses::PauseTarget;
 use serde_json::{Value, json};
 
 use super::page::{Frame, render, see_other};
@@ -15,7 +16,7 @@ use crate::excerpt::excerpt;
 use crate::http::api::{batches, bulk, jobs, pauses, pipelines, submit, workers};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Batch, BulkResult, Job, RetriedBatch};
+use crate::http::present::shapes::{Batch, BulkResult, Job, RetriedBatch, Time};
 use crate::http::request::body;
 use crate::http::request::idempotency_key::IDEMPOTENCY_KEY;
 use crate::http::request::path::{Id, IdAndVerb, Name, NameAndVerb};
@@ -172,14 +173,29 @@ fn reason(fields: &Fields, verb: &str) -> Option<Value> {
     matches!(verb, "cordon" | "drain").then(|| json!({ "reason": text }))
 }
 
-/// The body of a pause: its reason and its length, as far as they are given.
+/// The body of a pause: its reason, and its length or its end, as far as they are given.
 fn pause_body(fields: &Fields, verb: &str) -> Option<Value> {
-    let given = ["reason", "for"].into_iter().filter_map(|name| {
+    let given = |name: &str| {
         let text = Some(field(fields, name).trim()).filter(|text| !text.is_empty())?;
         Some((name.to_owned(), Value::from(text)))
-    });
-    let body: serde_json::Map<String, Value> = given.collect();
+    };
+    // A form that changes a pause has its end as well, which stays unless a length is given.
+    let end = given("for").or_else(|| given("until"));
+    let body: serde_json::Map<String, Value> = given("reason").into_iter().chain(end).collect();
     (verb == "pause" && !body.is_empty()).then_some(Value::Object(body))
+}
+
+/// Refuses to change a pause that has ended, or was replaced, since its page was shown: the change would begin another one.
+fn check_still_paused(state: &AppState, fields: &Fields, target: &PauseTarget) -> Result<(), Problem> {
+    let shown = field(fields, "since");
+    let now = state.services.engine.snapshot().pauses.get(target).map(|pause| Time(pause.since).to_string());
+    match shown.is_empty() || now.as_deref() == Some(shown) {
+        true => Ok(()),
+        false => {
+            Err(Problem::new(Code::PauseChanged, "it has ended or was replaced since the page was shown")
+                .hint("open the page again to see how it stands"))
+        }
+    }
 }
 
 /// `POST /definitions/{name}/{verb}`: pause or resume, of one schedule with the field `schedule`.
@@ -193,6 +209,7 @@ pub(crate) async fn definition(
         "" => String::new(),
         schedule => encode([("schedule", schedule)]),
     };
+    check_still_paused(&state, &fields, &PauseTarget::Definition(name.as_str().into()))?;
     let asked = request_for(&shell, &query, pause_body(&fields, &verb).as_ref());
     let target = NameAndVerb(name.clone(), verb);
     pauses::pause_definition(State(Arc::clone(&state)), target, asked).await?;
@@ -206,10 +223,11 @@ pub(crate) async fn server(
     request: Request,
 ) -> Result<Response, Problem> {
     let (shell, fields) = split(request).await?;
-    let query = match field(&fields, "group") {
-        "" => String::new(),
-        group => encode([("group", group)]),
+    let (query, target) = match field(&fields, "group") {
+        "" => (String::new(), PauseTarget::Server),
+        group => (encode([("group", group)]), PauseTarget::Group(group.into())),
     };
+    check_still_paused(&state, &fields, &target)?;
     let verb = uri.path().rsplit('/').next().unwrap_or_default();
     let asked = request_for(&shell, &query, pause_body(&fields, verb).as_ref());
     pauses::pause_all(State(Arc::clone(&state)), uri, asked).await?;

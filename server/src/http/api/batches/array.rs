@@ -64,8 +64,8 @@ pub(crate) async fn submit(
             return find_repeated(state, key, refusal).await.map(|holder| replayed(state, holder));
         }
     };
-    let asked = Asked::new(jobs.len(), jobs.distinct().next());
-    answer(state, submit_with_key(state, jobs, Some(options), require_worker, key).await?, asked)
+    let asked = Asked::new(jobs.len(), jobs.distinct());
+    answer(state, submit_with_key(state, jobs, Some(options), require_worker, key).await?, &asked)
 }
 
 /// Jobs that are all alike.

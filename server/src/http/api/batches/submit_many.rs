@@ -86,8 +86,8 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
     };
     // The body may have taken minutes to arrive; check the disk again.
     state.check_disk_space()?;
-    let asked = Asked::new(jobs.len(), jobs.first());
-    answer(&state, submit_with_key(&state, jobs, Some(options), params.require_worker, key).await?, asked)
+    let asked = Asked::new(jobs.len(), &jobs);
+    answer(&state, submit_with_key(&state, jobs, Some(options), params.require_worker, key).await?, &asked)
 }
 
 /// Reads `batch_name`, `max_failures` and `concurrency`.
@@ -130,7 +130,7 @@ fn fingerprint_text(options: &BatchOptions) -> String {
 ///
 /// # Errors
 /// The engine rejected the request.
-pub(crate) fn answer(state: &AppState, answer: Answer, asked: Asked) -> Result<Response, Problem> {
+pub(crate) fn answer(state: &AppState, answer: Answer, asked: &Asked) -> Result<Response, Problem> {
     match answer {
         Answer::Accepted(accepted) => {
             Ok(json(StatusCode::CREATED, location(state, accepted.first), &created(state, &accepted, asked)))
@@ -142,7 +142,7 @@ pub(crate) fn answer(state: &AppState, answer: Answer, asked: Asked) -> Result<R
         )),
         Answer::Replayed(holder) => Ok(replayed(state, holder)),
         Answer::Rejected(Rejection::NoWorker(PendingReason::Paused)) => {
-            Err(refused_by_pause(state, asked.first_definition(state).as_deref()))
+            Err(refused_by_pause(state, asked.paused_definition(state).as_deref()))
         }
         Answer::Rejected(rejection) => Err(rejection.into()),
         answer => Err(Problem::unexpected_answer(&answer)),
@@ -223,33 +223,34 @@ pub(crate) fn read_many(
 }
 
 /// The jobs that a request asks for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(super) count: u32,
-    /// The revision of the first one.
-    first: Option<Revision>,
+    revisions: BTreeSet<Revision>,
 }
 
 impl Asked {
-    pub(crate) fn new(count: usize, first: Option<&NewJob>) -> Self {
-        Self { count: u32::try_from(count).unwrap_or(u32::MAX), first: first.map(|job| job.revision) }
+    /// `jobs` has each definition at least once.
+    pub(crate) fn new<'j>(count: usize, jobs: impl IntoIterator<Item = &'j NewJob>) -> Self {
+        let revisions = jobs.into_iter().map(|job| job.revision).collect();
+        Self { count: u32::try_from(count).unwrap_or(u32::MAX), revisions }
     }
 
-    /// The definition of the first job. Walks over all definitions.
-    fn first_definition(self, state: &AppState) -> Option<Arc<Definition>> {
-        let definitions = state.services.catalogue.current();
-        self.first.and_then(|revision| Some(Arc::clone(&definitions.find_revision(revision)?.definition)))
+    /// A definition of these jobs that is paused.
+    fn paused_definition(&self, state: &AppState) -> Option<Arc<Definition>> {
+        let snapshot = state.services.engine.snapshot();
+        let mut definitions = self.revisions.iter().filter_map(|revision| snapshot.definitions.get(revision));
+        definitions.find(|it| snapshot.pauses.of_jobs(it).next().is_some()).map(Arc::clone)
     }
 }
 
 /// A batch that was just made. Jobs that were `asked` for and are not in it are duplicates.
-pub(super) fn created(state: &AppState, accepted: &Accepted, asked: Asked) -> shapes::Batch {
-    let is_paused = accepted.pending == Some(PendingReason::Paused);
-    let first = is_paused.then(|| asked.first_definition(state)).flatten();
+pub(super) fn created(state: &AppState, accepted: &Accepted, asked: &Asked) -> shapes::Batch {
+    let paused = asked.paused_definition(state);
     shapes::Batch {
         duplicates: asked.count.saturating_sub(accepted.count),
         created_at: Some(Time(accepted.created_at)),
-        warning: accepted.pending.and_then(|reason| warning(state, reason, first.as_deref(), None)),
+        warning: accepted.pending.and_then(|reason| warning(state, reason, paused.as_deref(), None)),
         ..batch(accepted.first, accepted.count)
     }
 }

@@ -117,12 +117,12 @@ async fn make(
     // The reads may have taken a while.
     state.check_accepting()?;
     let jobs = std::mem::take(&mut made.jobs);
-    let asked = Asked::new(jobs.len(), jobs.first());
+    let asked = Asked::new(jobs.len(), &jobs);
     let answered = submit_with_key(state, jobs, Some(options), false, key).await?;
     drop(made.held.take());
     match answered {
         Answer::Accepted(accepted) => {
-            let new = created(state, &accepted, asked);
+            let new = created(state, &accepted, &asked);
             note::detail(format!(
                 "retry: batch {} of {} jobs, refused {}",
                 new.batch, new.count, made.refused
