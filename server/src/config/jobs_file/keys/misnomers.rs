@@ -79,4 +79,4 @@ pub(in crate::config::jobs_file) const MISPLACED: &[(&str, &str)] = &[
 
 const OF_HOOKS: &str = "it belongs into \"hooks\", such as hooks: {on_success: [other-job]}";
 const OF_SCHEDULE: &str = "it belongs into an entry of \"schedule\", such as schedule: {cron: '0 3 * * *', timezone: Europe/Berlin, jitter: 5m}";
-const OF_SUBMISSION: &str = "a submission orders jobs (longshore run --after, or \"after\" in a request), and \"hooks\" start a job after another";
+const OF_SUBMISSION: &str = "the order of jobs is given at submission (longshore run --after, or \"after\" in a request), or by \"hooks\"";
