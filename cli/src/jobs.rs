@@ -140,8 +140,11 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
     let (jobs, more) = fetch_jobs(&api, &query(&flags), limit as usize).await?;
     if more {
         screen::note(&format!(
-            "longshore: these are the newest {} jobs; there are more: use -n {} or a filter",
-            jobs.len(),
+            "longshore: {}; there are more: use -n {} or a filter",
+            match jobs.len() {
+                1 => "this is the newest job".to_owned(),
+                count => format!("these are the newest {count} jobs"),
+            },
             (jobs.len() * 10).min(LIMIT_MAX as usize)
         ));
     }

@@ -58,7 +58,7 @@ pub(crate) async fn join(flags: Flags) -> anyhow::Result<()> {
         if !flags.force && path.symlink_metadata().is_ok() {
             let text = format!("{} exists already", path.display());
             return Err(Failure::new(Exit::Conflict, text)
-                .hint("replace it with --force, or name another file with --config")
+                .hint("replace it with --force, or name a file in another directory with --config")
                 .into());
         }
     }

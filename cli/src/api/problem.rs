@@ -55,7 +55,8 @@ pub(crate) fn failure_of(status: StatusCode, problem: Value) -> Failure {
 fn with_hint(exit: Exit, text: String, code: &str, hint: &str) -> Failure {
     Failure::new(exit, text).hint(match (code, hint, exit) {
         // The server's hint is about HTTP headers; this program takes the token from a file.
-        (code, _, Exit::Auth) if is_about_token(code) => {
+        ("forbidden", "", Exit::Auth) => "use a token with a stronger role",
+        (code, _, Exit::Auth) if code != "forbidden" && is_about_token(code) => {
             "give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE"
         }
         (_, "", Exit::Unavailable) => "try again later",

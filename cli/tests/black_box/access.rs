@@ -378,7 +378,7 @@ async fn worker_join_writes_the_files_that_a_worker_starts_with() {
         assert_eq!(mode & 0o777, 0o600, "{file}");
     }
     let (code, text) = join(&address, &token, &[]);
-    assert!(code == 5 && text.contains("--force"), "{code}: {text}");
+    assert!(code == 5 && text.contains("--force, or name a file in another directory"), "{code}: {text}");
     assert_eq!(join(&address, &token, &["--force"]).0, 0);
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"));
     let state = cluster.path("joined-state");

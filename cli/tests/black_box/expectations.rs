@@ -28,7 +28,7 @@ async fn a_definition_is_stale_until_it_succeeds_and_slow_until_it_is_quick_enou
     let again = condition("beat", "stale").await;
     assert_eq!(again["stale_since"], stale["stale_since"], "a restart changes nothing");
     let ready = String::from_utf8(api.get_bytes("/readyz").await).unwrap();
-    assert!(ready.starts_with("ready") && ready.contains("1 definitions are stale, 0 are slow"), "{ready}");
+    assert!(ready.starts_with("ready") && ready.contains("1 definition is stale, 0 are slow"), "{ready}");
 
     let _worker = cluster.start_worker("only", &["--no-docker", "--allow-process"]);
     api.wait_for_ready_worker("only").await;

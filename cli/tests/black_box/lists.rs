@@ -47,6 +47,14 @@ fn ls_notes_that_there_are_more_jobs() {
     assert_eq!((all.code, all.out.as_str(), all.err.as_str()), (0, "9\n8\n", ""));
     let json = run(&mut stub.longshore(&["ls", "-q", "-o", "json"]));
     assert_eq!(serde_json::from_str::<Vec<u64>>(&json.out).unwrap(), [9, 8], "{json:?}");
+
+    let body = format!("[{}]", job(9, r#""state":"failed""#));
+    let head = "HTTP/1.1 200 OK\r\nlink: </api/jobs?limit=1&cursor=c1>; rel=\"next\"\r\nconnection: close";
+    let only = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stub.on_raw("GET /api/jobs?limit=1", only.as_bytes());
+    let one = run(&mut stub.longshore(&["ls", "-q", "-n", "1"]));
+    let note = "longshore: this is the newest job; there are more: use -n 10 or a filter\n";
+    assert_eq!((one.code, one.out.as_str(), one.err.as_str()), (0, "9\n", note));
 }
 
 #[test]

@@ -12,6 +12,7 @@ fn error_has_one_line_a_hint_and_an_exit_code() {
     for (status, code, exit) in [
         ("404 Not Found", "unknown_job", 4),
         ("401 Unauthorized", "invalid_token", 3),
+        ("403 Forbidden", "forbidden", 3),
         ("409 Conflict", "already_finished", 5),
         ("422 Unprocessable Content", "invalid_param", 2),
         ("503 Service Unavailable", "busy", 6),
@@ -20,8 +21,8 @@ fn error_has_one_line_a_hint_and_an_exit_code() {
         let stub = Stub::new();
         stub.on("POST /api/jobs/7/retry", status, PROBLEM, &problem(400, code, "do that"));
         let said = run(&mut stub.longshore(&["retry", "7"]));
-        let hint = match exit {
-            3 => "give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE",
+        let hint = match code {
+            "invalid_token" => "give the API's token with --token-file or LONGSHORE_API_TOKEN_FILE",
             _ => "do that",
         };
         let err = format!("error: it is so [{code}]; {hint}\n");

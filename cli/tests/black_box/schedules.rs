@@ -367,7 +367,10 @@ fn the_next_slots_of_a_rule_need_no_server() {
         (&["next", "--cron", "0 2 * *"][..], "5 fields, or 6 with seconds first"),
         (&["next", "--cron", "0 0 30 2 *"], "never fires"),
         (&["next", "--every", "1ms"], "100"),
-        (&["next", "--cron", "0 2 * * *", "--timezone", "Europe/Berln"], "\"Europe/Berln\" is no time zone"),
+        (
+            &["next", "--cron", "0 2 * * *", "--timezone", "Europe/Berln"],
+            "\"Europe/Berln\" is no time zone; did you mean Europe/Berlin?",
+        ),
     ] {
         let refused = run(&mut longshore(arguments));
         assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{arguments:?}: {refused:?}");

@@ -5,6 +5,7 @@ use protocol::Timestamp;
 use scheduler::schedule::{Rule, Schedule, Zone};
 
 use crate::clock;
+use crate::config::jobs_file::grammar;
 use crate::rfc3339::Time;
 
 /// A rule as a person writes it.
@@ -83,7 +84,12 @@ fn instant(text: &str) -> Result<Timestamp, String> {
 
 fn zone_named(zone: &str) -> Result<Zone, String> {
     Zone::named(zone).ok_or_else(|| {
-        format!("\"{}\" is no time zone; write one like Europe/Berlin", crate::excerpt::excerpt(zone))
+        let all = Zone::all();
+        let hint = match grammar::nearest(zone, all.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "write one like Europe/Berlin".to_owned(),
+        };
+        format!("\"{}\" is no time zone; {hint}", crate::excerpt::excerpt(zone))
     })
 }
 

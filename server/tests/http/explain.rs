@@ -16,7 +16,6 @@ use scheduler::pauses::PauseTarget;
 use scheduler::placement::exclusion::Excluded;
 use scheduler::placement::rules::{Condition, LabelRule};
 use scheduler::reservation::ResourceKind;
-use scheduler::snapshot::WorkerState;
 use scheduler::step::{Note, PendingReason};
 use serde_json::{Value, json};
 
@@ -357,36 +356,4 @@ async fn more_jobs_before_another_than_are_counted_are_told_as_such_and_give_no_
     let text = why["reason"]["text"].as_str().unwrap();
     assert!(text.ends_with("; more than 10000 jobs of its kind go before it"), "{text}");
     assert!(page.contains("Position beyond 10001 of 30000, among"), "{page}");
-}
-
-#[tokio::test]
-async fn a_revoked_worker_is_said_to_be_revoked() {
-    let server = Server::start().await;
-    for _ in 0..2 {
-        server.post("/api/jobs/resize", "").await;
-    }
-    server.stand.world().start(1);
-    let mut facts = snapshot();
-    let at = Timestamp(60_000);
-    change_worker(&mut facts, |worker| {
-        (worker.session, worker.state) = (None, WorkerState::Revoked);
-        (worker.since, worker.revoked_at) = (at, Some(at));
-    });
-    server.snapshot.send_replace(Arc::new(facts));
-    let listed = server.get("/api/jobs?state=running").await.json()[0].clone();
-    let reason = &listed["pending_reason"];
-    assert_eq!(reason["code"], "worker_unreachable");
-    let text = reason["text"].as_str().unwrap();
-    assert!(text.starts_with("its worker was revoked at 1970-01-01T00:01:00.000Z; about "), "{text}");
-    assert!(listed["worker_unreachable_since"].is_string(), "{listed}");
-
-    let away = PlacementVerdict::Unable(vec![Obstacle::Offline]);
-    let revoked = WorkerVerdict { revoked_at: Some(at), ..worker(1, "w1", away) };
-    server.stand.world().explanation =
-        Some(explanation(State::Queued, Some(PendingReason::NoWorker), vec![revoked]));
-    let why = server.get("/api/jobs/2/explain").await.json();
-    assert_eq!(
-        why["workers"][0]["text"],
-        "it was revoked at 1970-01-01T00:01:00.000Z, and can only join as a new worker"
-    );
 }

@@ -303,7 +303,11 @@ async fn each_token_admits_only_its_own_role() {
         server.ask(method, path, &headers, "").await
     };
     for (method, path) in paths {
-        ask(method, path, Some("machines")).await.is_problem(403, "forbidden");
+        let refused = ask(method, path, Some("machines")).await.is_problem(403, "forbidden");
+        assert!(
+            refused["hint"].as_str().is_some_and(|hint| hint.starts_with("use a token with the role ")),
+            "{refused}"
+        );
         assert!(![401, 403].contains(&ask(method, path, Some("people")).await.status), "{path}");
     }
     ask("GET", "/api/workers/connect", Some("people")).await.is_problem(403, "forbidden");

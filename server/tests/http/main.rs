@@ -13,6 +13,7 @@ mod definitions;
 mod event_subjects;
 mod events;
 mod explain;
+mod explain_absence;
 mod explain_members;
 mod export;
 mod fleet;

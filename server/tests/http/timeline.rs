@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "an answer that lacks what is asked for is a failed test")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use longshore_server::rfc3339::Time;
 use longshore_server::store::AttemptRow;
 use protocol::order::StopCause;
 use protocol::report::{Availability, Outcome, ReleaseCause};
@@ -217,12 +219,28 @@ async fn a_wait_is_shown_with_its_end_and_the_operators_remedy() {
     server.snapshot.send_replace(Arc::new(silent));
 
     let running = server.get("/api/jobs/1").await.json();
-    // A lease of 30 s ran out 40 s into the story: 60 s after the last word is 30 s later.
-    let expected = "its worker has been unreachable since 1970-01-01T00:00:40.000Z; about 1970-01-01T00:01:10.000Z, or once another connected \
-         worker may run the job, its attempt is given up, and the job is tried again";
+    // That was long ago.
+    let expected = "its worker has been unreachable since 1970-01-01T00:00:40.000Z; no other connected worker may run the job, \
+         so it waits for this one; once another may, or somebody releases the job (longshore release 1), its attempt is given up, \
+         and the job is tried again";
     assert_eq!(
         running["pending_reason"],
         serde_json::json!({ "code": "worker_unreachable", "text": expected })
+    );
+    // A lease of 30 s ran out a day from now: 60 s after the last word is 30 s later.
+    let since = longshore_server::clock::now().utc + Duration::from_secs(86_400);
+    let mut recent = snapshot();
+    change_worker(&mut recent, |worker| {
+        (worker.state, worker.session, worker.since) = (WorkerState::Unreachable, None, since);
+    });
+    server.snapshot.send_replace(Arc::new(recent));
+    let (since, given_up) = (Time(since), Time(since + Duration::from_secs(30)));
+    assert_eq!(
+        server.get("/api/jobs/1").await.json()["pending_reason"]["text"],
+        format!(
+            "its worker has been unreachable since {since}; from about {given_up} on, once another connected worker may run the job, \
+             its attempt is given up, and the job is tried again"
+        )
     );
     let held = server.get("/api/jobs/2").await.json();
     assert_eq!(

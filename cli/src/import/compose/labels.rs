@@ -27,6 +27,7 @@ pub(super) fn import(project: &Project<'_>, pair: &Pair, imported: &mut Imported
     }
     let swarm: Vec<&Label> =
         own.iter().chain(&of_deploy).filter(|label| label.name.starts_with(SWARM)).collect();
+    let without_schedule = draft.clone();
     apply_swarm(&swarm, project, &mut draft)?;
     let is_ofelia_itself = pair.value.text_at(&["image"]).is_some_and(|image| image.contains("ofelia"));
     if is_ofelia_itself {
@@ -37,7 +38,7 @@ pub(super) fn import(project: &Project<'_>, pair: &Pair, imported: &mut Imported
         imported.drafts.push(draft.clone());
     }
     for job in &ofelia {
-        imported.drafts.push(job.read(project, &draft)?);
+        imported.drafts.push(job.read(project, &without_schedule)?);
     }
     Ok(())
 }
@@ -127,6 +128,8 @@ fn in_new_container(mut draft: Draft, job: &OfeliaJob, project: &Project<'_>, li
     draft.origin = format!("{}, line {line}", project.source.name);
     draft.notes.clear();
     draft.unset("command");
+    // Its restarts are those of the service, not of a command in it.
+    draft.unset("retry");
     // The command goes around the entrypoint of the image: an empty one is replaced by it.
     draft.set("entrypoint", Yaml::List(Vec::new()));
     draft.remark(format!(

@@ -66,7 +66,16 @@ fn shell_syntax<'w>(words: &[&'w str]) -> Option<&'w str> {
     if words.iter().any(|word| is_shell(word) || HAND_OVER.contains(word)) {
         return None;
     }
-    words.iter().copied().find(|word| OPERATORS.contains(word) || is_variable(word))
+    let assignment = words.first().copied().filter(|word| words.len() > 1 && is_assignment(word));
+    assignment.or_else(|| words.iter().copied().find(|word| OPERATORS.contains(word) || is_variable(word)))
+}
+
+/// `NAME=value`, which a shell takes for a variable of the command behind it.
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
 }
 
 /// `$NAME`, where a shell would put its value. A word with blanks in it was quoted: a program of its own, such as that of awk.

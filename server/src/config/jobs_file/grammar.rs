@@ -193,7 +193,7 @@ pub(super) fn signal(text: &str) -> Checked<()> {
 }
 
 /// The known word that was probably meant: at most two edits away, fewer for a short word.
-pub(super) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     // Time and memory of the search grow with the length of the word.
     if word.len() > KNOWN_BYTES_MAX {
         return None;

@@ -16,7 +16,7 @@ pub(super) use choices::{
     retry_outcomes, strategies,
 };
 pub(super) use container_only::{CONTAINER_ONLY, FORBIDDEN};
-pub(super) use misnomers::MISNOMERS;
+pub(super) use misnomers::{MISNOMERS, MISPLACED};
 pub(super) use ranges::{
     AMOUNTS, BACKOFF_MIN, DELAYS_MAX, DURATION_MAX, DURATION_MIN, EXIT_CODES, EXPECT_MAX, FACTOR_MILLI_MAX,
     GPUS, LOSSES, PIDS, PING_MIN, PRIORITIES, RETRIES, Range, SUCCESS_EXIT_CODES, TIMEOUT, ULIMIT, WEIGHTS,

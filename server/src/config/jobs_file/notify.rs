@@ -2,7 +2,8 @@
 
 use reqwest::Url;
 
-use super::fault::Code;
+use super::fault::{Code, Position};
+use super::grammar::{self, ValueFault};
 use super::keys::{self, notify as notify_keys};
 use super::reader::Reader;
 use super::scope::{self, Scope};
@@ -150,13 +151,28 @@ fn recipients(node: &Node, reader: &mut Reader<'_>) -> Vec<Endpoint> {
 }
 
 fn occasions(node: &Node, reader: &mut Reader<'_>) -> Occasions {
-    let known = Occasion::ALL.map(|occasion| (occasion.name(), occasion));
     let chosen: Vec<Occasion> =
-        reader.texts(node).iter().filter_map(|(at, text)| reader.choose(*at, text, &known)).collect();
+        reader.texts(node).iter().filter_map(|(at, text)| occasion(*at, text, reader)).collect();
     if node.is_empty_list() {
         reader.fault(node.at, Code::InvalidValue, "name at least one occasion");
     }
     chosen.into_iter().collect()
+}
+
+fn occasion(at: Position, text: &str, reader: &mut Reader<'_>) -> Option<Occasion> {
+    let found = Occasion::find(text);
+    if found.is_none() {
+        let names = Occasion::ALL.map(Occasion::name);
+        let synonym = notify_keys::OCCASION_SYNONYMS.iter().find(|(word, _)| *word == text);
+        let meant = synonym
+            .map(|(_, occasion)| occasion.name())
+            .or_else(|| grammar::nearest(text, names.into_iter()))
+            .map(|name| format!(": did you mean \"{name}\"?"))
+            .unwrap_or_default();
+        let form = format!("is none of {}{meant}", names.join(", "));
+        reader.refuse(at, ValueFault::input(Code::InvalidChoice, text, form));
+    }
+    found
 }
 
 fn read_url(node: &Node, reader: &mut Reader<'_>) -> Option<Url> {

@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Records a fault. Input that came from a variable is shown as written in the file: the variable may be secret.
-    fn refuse(&mut self, at: Position, mut wrong: ValueFault) {
+    pub(super) fn refuse(&mut self, at: Position, mut wrong: ValueFault) {
         wrong.input = wrong.input.map(|input| self.as_written(at, &input));
         self.fault(at, wrong.code, wrong.to_string());
     }

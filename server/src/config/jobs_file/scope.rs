@@ -194,6 +194,10 @@ fn refusal(name: &str, keys: &[Key], extra: &[&str]) -> (Code, String) {
         };
         return (Code::ForbiddenOption, text);
     }
+    let is_job = keys.iter().any(|key| key.name == "hooks");
+    if let Some((_, advice)) = keys::MISPLACED.iter().find(|(word, _)| is_job && *word == name) {
+        return (Code::UnknownField, format!("unknown field {shown}: {advice}"));
+    }
     let known = || keys.iter().map(|key| key.name).chain(extra.iter().copied());
     let is_known = |meant: &str| known().any(|key| Some(key) == meant.split('.').next());
     let misnomer = keys::MISNOMERS.iter().find(|(word, meant)| *word == name && is_known(meant));

@@ -55,10 +55,14 @@ pub(crate) async fn job(
         id,
         name: row.definition.clone(),
         state: row.state.name().into(),
-        reason: asked_workers_reason(
-            reason(&state.presenter(), row, explanation.as_ref(), &workers, requester),
-            explanation.as_ref(),
-            &workers,
+        reason: waiting::with_removal(
+            &state.services.catalogue.current(),
+            row,
+            asked_workers_reason(
+                reason(&state.presenter(), row, explanation.as_ref(), &workers, requester),
+                explanation.as_ref(),
+                &workers,
+            ),
         ),
         limits: explanation.iter().flat_map(|it| &it.limits).map(limits::limit).collect(),
         pauses: explanation

@@ -87,7 +87,9 @@ fn missed(snapshot: &Snapshot) -> Option<String> {
     let stale = snapshot.missed.iter().filter(|row| row.stale_since.is_some()).count();
     let slow = snapshot.missed.iter().filter(|row| row.slow.is_some()).count();
     (stale + slow > 0).then(|| {
-        format!("expectations: {stale} definitions are stale, {slow} are slow; see longshore definitions")
+        let noun = if stale == 1 { "definition is" } else { "definitions are" };
+        let verb = if slow == 1 { "is" } else { "are" };
+        format!("expectations: {stale} {noun} stale, {slow} {verb} slow; see longshore definitions")
     })
 }
 

@@ -12,6 +12,7 @@ use super::logs::add_cuts;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{FullJob, JobUsage, Time, Usage, UsagePoint};
+use crate::http::present::waiting;
 use crate::http::request::path::Id;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
@@ -62,7 +63,11 @@ impl AppState {
         let running = running.map(|it| AttemptKey { job: record.row.job, fence: it.fence });
         let latest = running.and_then(|key| self.services.usage.latest(key));
         let revision = record.row.revision;
+        let row = record.row.clone();
         let mut full = self.presenter().full(record);
+        let reason = full.job.pending_reason.take();
+        full.job.pending_reason =
+            reason.map(|reason| waiting::with_removal(&self.services.catalogue.current(), &row, reason));
         if let (Some(latest), Some(attempt)) = (latest, full.attempts.last_mut()) {
             attempt.usage = Usage::of(&latest);
         }

@@ -22,7 +22,8 @@ impl From<Denial> for Problem {
             Denial::WorkerRevoked => Self::new(Code::WorkerRevoked, detail)
                 .hint("with a valid join token and --rejoin it joins as a new worker")
                 .header(header::WWW_AUTHENTICATE, BEARER),
-            Denial::WrongRole { .. } => Self::new(Code::Forbidden, detail),
+            Denial::WrongRole { needed, .. } => Self::new(Code::Forbidden, detail)
+                .hint(format!("use a token with the role {needed} or a stronger one")),
             Denial::OutOfScope | Denial::NeedsWholeScope => Self::new(Code::OutOfScope, detail)
                 .hint("\"longshore token ls\" shows an administrator the definitions of each token"),
             Denial::TooManyFailures { retry_after_s } => {

@@ -13,6 +13,8 @@ pub(crate) mod notification;
 pub(crate) mod presenter;
 pub(crate) mod schedule;
 pub mod shapes;
+mod silent;
+pub(crate) mod size;
 pub(crate) mod span;
 pub(crate) mod timeline;
 pub(crate) mod waiting;

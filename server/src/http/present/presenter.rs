@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::order::{StopCause, phase_name};
-use protocol::report::{Availability, Phase};
+use protocol::order::phase_name;
+use protocol::report::Phase;
 use protocol::{JobId, Revision, WorkerId};
-use scheduler::definition::{Definition, OnLost};
+use scheduler::definition::Definition;
 use scheduler::dependencies::PredecessorId;
 use scheduler::hooks::{HookResult, HookRow};
 use scheduler::job::{AttemptTimeout, State};
@@ -42,7 +42,7 @@ pub(crate) struct Presenter {
     waiting: BTreeMap<WaitingKey, PendingReason>,
     /// The definitions whose secrets the server does not have.
     missing_secrets: Arc<MissingByRevision>,
-    lease: Duration,
+    pub(super) lease: Duration,
 }
 
 /// Parameters with their values, unless they are secret.
@@ -221,70 +221,6 @@ impl Presenter {
         shapes::Reason { text, ..reason }
     }
 
-    /// The text for an unreachable worker: since when, when the attempt is given up, and the consequence.
-    fn absence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<shapes::Reason> {
-        let since = self.unreachable_since(attempt)?;
-        let worker = self.worker(attempt)?;
-        let then = self.definition(row).map(|definition| {
-            let is_cancelled = attempt.stopping == Some(StopCause::Cancel);
-            // The time counts from the last message, which was a lease before the worker became unreachable, or just before it was revoked.
-            let after = definition.given_up_after(is_cancelled).unwrap_or_default();
-            let silent_before = if worker.revoked_at == Some(since.0) { Duration::ZERO } else { self.lease };
-            let given_up = Time(since.0 - silent_before + after);
-            let job_then =
-                |becomes| format!("about {given_up} its attempt is given up, and the job {becomes}");
-            match definition.loss.on_lost {
-                _ if is_cancelled => job_then("is cancelled"),
-                OnLost::Retry => format!(
-                    "about {given_up}, or once another connected worker may run the job, its attempt is given up, and the job is tried again"
-                ),
-                OnLost::Fail => job_then("ends as lost"),
-                OnLost::Wait if definition.waits.silent_worker.is_some() => {
-                    job_then("ends as lost, unless somebody releases it before")
-                }
-                OnLost::Wait => format!(
-                    "it is waited for, until it is back or somebody releases the job (longshore release {})",
-                    row.job
-                ),
-            }
-        });
-        let is_away = match worker.revoked_at {
-            Some(at) => format!("was revoked at {}", Time(at)),
-            None => format!("has been unreachable since {since}"),
-        };
-        let then = then.map(|then| format!("; {then}")).unwrap_or_default();
-        let text = format!("its worker {is_away}{then}").into();
-        Some(shapes::Reason { code: "worker_unreachable".into(), text })
-    }
-
-    /// The text for a runtime that does not answer its worker, or is missing on it: nobody can observe or stop the container meanwhile.
-    fn silence(&self, row: &JobRow, attempt: &AttemptRow) -> Option<shapes::Reason> {
-        let worker = self.worker(attempt)?;
-        if !is_reconciled(worker) {
-            return None;
-        }
-        let kind = self.definition(row)?.runtime();
-        let name = kind.name();
-        let what = match worker.runtimes.iter().find(|(it, _)| *it == kind).map(|(_, it)| it) {
-            Some(availability) if availability.answers() => return None,
-            Some(Availability::Unavailable(why)) if !why.is_empty() => {
-                format!("its runtime {name} does not answer its worker ({why})")
-            }
-            Some(_) => format!("its runtime {name} does not answer its worker"),
-            None => format!("its worker was started without its runtime {name}"),
-        };
-        let waits = match attempt.stopping {
-            Some(_) => "nobody can say whether it is stopped",
-            None => "nobody can say whether it still runs",
-        };
-        let text = format!(
-            "{what}: {waits}, and it is waited for, until the runtime is back or somebody \
-             releases the job (longshore release {})",
-            row.job
-        );
-        Some(shapes::Reason { code: "runtime_unavailable".into(), text: text.into() })
-    }
-
     /// True if a release gives the current attempt up: its worker, or its runtime there, cannot say what became of it. The snapshot may be
     /// slightly older than the scheduler's own decision.
     pub(crate) fn is_releasable(&self, row: &JobRow) -> bool {
@@ -317,15 +253,15 @@ impl Presenter {
     }
 
     /// The definition in the job's own revision.
-    fn definition(&self, row: &JobRow) -> Option<&Definition> {
+    pub(super) fn definition(&self, row: &JobRow) -> Option<&Definition> {
         self.snapshot.definitions.get(&row.revision).map(Arc::as_ref)
     }
 
-    fn worker(&self, attempt: &AttemptRow) -> Option<&WorkerFacts> {
+    pub(super) fn worker(&self, attempt: &AttemptRow) -> Option<&WorkerFacts> {
         self.snapshot.workers.get(attempt.worker)
     }
 
-    fn unreachable_since(&self, attempt: &AttemptRow) -> Option<Time> {
+    pub(super) fn unreachable_since(&self, attempt: &AttemptRow) -> Option<Time> {
         let worker = self.worker(attempt)?;
         let is_away =
             matches!(worker.state, WorkerState::Unreachable | WorkerState::Cloned | WorkerState::Revoked);
@@ -334,7 +270,7 @@ impl Presenter {
 }
 
 /// The worker is connected, and the server knows what it has.
-const fn is_reconciled(worker: &WorkerFacts) -> bool {
+pub(super) const fn is_reconciled(worker: &WorkerFacts) -> bool {
     matches!(worker.state, WorkerState::Ready | WorkerState::Suspect | WorkerState::Draining)
 }
 

@@ -1,6 +1,7 @@
 //! Why a job waits, and the workers that it asks for.
 
 use scheduler::definition::Definition;
+use scheduler::job::State;
 use scheduler::origin::Intervention;
 use scheduler::pauses::PauseTarget;
 use scheduler::placement::narrowing::Narrowing;
@@ -8,8 +9,10 @@ use scheduler::placement::rules::LabelRule;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
 
+use crate::catalogue::Definitions;
 use crate::http::middleware::problem::pending_text;
 use crate::http::present::shapes;
+use crate::store::JobRow;
 
 /// Code and text of a pending reason.
 pub(crate) fn pending(reason: PendingReason) -> shapes::Reason {
@@ -87,6 +90,20 @@ pub(crate) fn paused(snapshot: &Snapshot, definition: Option<&Definition>) -> sh
     let named = definition.and_then(|it| paused_by(snapshot.pauses.of_jobs(it), LISTED_REASON_CHARS_MAX));
     // The pause may have ended since.
     let Some(text) = named else { return reason };
+    shapes::Reason { text: text.into(), ..reason }
+}
+
+/// Adds to the reason of a job that has not started that jobs.yaml has no definition of its name any more.
+pub(crate) fn with_removal(current: &Definitions, row: &JobRow, reason: shapes::Reason) -> shapes::Reason {
+    let waits = matches!(row.state, State::Scheduled | State::Queued | State::Quarantined);
+    if !waits || current.find(&row.definition).is_some() {
+        return reason;
+    }
+    let text = format!(
+        "{}; its definition is not in jobs.yaml any more, and the job keeps its revision: \
+         cancel it with 'longshore cancel {}', or put the definition back",
+        reason.text, row.job
+    );
     shapes::Reason { text: text.into(), ..reason }
 }
 

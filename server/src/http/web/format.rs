@@ -4,6 +4,7 @@ use protocol::Timestamp;
 
 use crate::clock;
 use crate::http::present::shapes::Time;
+pub(crate) use crate::http::present::size::bytes;
 pub(crate) use crate::http::present::span::{span, span_ms};
 
 /// An instant for a page: relative, with the exact instant in the title.
@@ -70,24 +71,6 @@ fn relative(at: Timestamp, now: Timestamp) -> String {
         _ => span(distance),
     };
     if is_future { format!("in {text}") } else { format!("{text} ago") }
-}
-
-/// A number of bytes with a binary unit.
-pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut unit = 0;
-    let mut whole = bytes;
-    let mut tenths = 0;
-    while whole >= 1024 && unit + 1 < UNITS.len() {
-        tenths = whole % 1024 * 10 / 1024;
-        whole /= 1024;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{whole} B"),
-        _ if whole >= 100 => format!("{whole} {}", UNITS[unit]),
-        _ => format!("{whole}.{tenths} {}", UNITS[unit]),
-    }
 }
 
 /// The class by which the style sheet colours a state or an outcome.

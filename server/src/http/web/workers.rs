@@ -171,6 +171,7 @@ struct WorkerPage {
     /// The origin of its cordon or drain.
     cordon: Option<CordonLine>,
     drain_deadline: Option<Moment>,
+    revoked: Option<Moment>,
     /// Resources that jobs may reserve: name, reserved, offered.
     resources: Vec<(String, String, String)>,
     running: Vec<Row>,
@@ -205,6 +206,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(text): Name) ->
             .as_ref()
             .map(|it| CordonLine { since: format::moment(it.since), why: it.why() }),
         drain_deadline: worker.drain_deadline.map(format::moment),
+        revoked: worker.revoked_at.map(format::moment),
         resources: worker.resources.as_ref().map(resource_rows).unwrap_or_default(),
         row: WorkerRow::of(worker),
         running: running.into_iter().map(Row::of).collect(),

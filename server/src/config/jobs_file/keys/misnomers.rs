@@ -1,4 +1,4 @@
-//! Words of other systems for keys.
+//! Words of other systems for keys, and keys of a job that stand in the wrong place.
 
 /// Keys of other systems, and the key of Longshore that is meant.
 pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
@@ -36,7 +36,6 @@ pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
     ("time_zone", "timezone"),
     ("interval", "every"),
     ("schedules", "schedule"),
-    ("cron", "schedule"),
     ("concurrency_policy", "overlap"),
     ("catchup", "catch_up"),
     ("command", "args"),
@@ -44,6 +43,8 @@ pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
     ("src", "source"),
     ("dst", "target"),
     ("destination", "target"),
+    ("constraint", "requires"),
+    ("constraints", "requires"),
     ("parallelism", "run_on"),
     ("replicas", "run_on"),
     ("retain", "retention"),
@@ -55,3 +56,27 @@ pub(in crate::config::jobs_file) const MISNOMERS: &[(&str, &str)] = &[
     ("failed_age", "failed_max_age"),
     ("output_age", "output_max_age"),
 ];
+
+/// Keys that do not belong into a job itself, each with the advice where its meaning is written.
+pub(in crate::config::jobs_file) const MISPLACED: &[(&str, &str)] = &[
+    ("on_start", OF_HOOKS),
+    ("on_success", OF_HOOKS),
+    ("on_failure", OF_HOOKS),
+    ("on_end", OF_HOOKS),
+    ("cron", OF_SCHEDULE),
+    ("every", OF_SCHEDULE),
+    ("at", OF_SCHEDULE),
+    ("timezone", OF_SCHEDULE),
+    ("tz", OF_SCHEDULE),
+    ("time_zone", OF_SCHEDULE),
+    ("start_at", OF_SCHEDULE),
+    ("end_at", OF_SCHEDULE),
+    ("not_immediately", OF_SCHEDULE),
+    ("jitter", OF_SCHEDULE),
+    ("after", OF_SUBMISSION),
+    ("depends_on", OF_SUBMISSION),
+];
+
+const OF_HOOKS: &str = "it belongs into \"hooks\", such as hooks: {on_success: [other-job]}";
+const OF_SCHEDULE: &str = "it belongs into an entry of \"schedule\", such as schedule: {cron: '0 3 * * *', timezone: Europe/Berlin, jitter: 5m}";
+const OF_SUBMISSION: &str = "the order of jobs is given at submission (longshore run --after, or \"after\" in a request), or by \"hooks\"";

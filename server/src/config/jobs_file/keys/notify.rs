@@ -39,6 +39,19 @@ pub(in crate::config::jobs_file) fn occasions() -> Vec<&'static str> {
     Occasion::ALL.map(Occasion::name).to_vec()
 }
 
+/// Words of other systems for occasions.
+pub(in crate::config::jobs_file) const OCCASION_SYNONYMS: &[(&str, Occasion)] = &[
+    ("failure", Occasion::Failed),
+    ("error", Occasion::Failed),
+    ("expired", Occasion::Failed),
+    ("success", Occasion::Succeeded),
+    ("ok", Occasion::Succeeded),
+    ("recovery", Occasion::Recovered),
+    ("loss", Occasion::Lost),
+    ("quarantine", Occasion::Quarantined),
+    ("slow", Occasion::Late),
+];
+
 /// The forms of messages to a chat.
 pub(in crate::config::jobs_file) const FORMATS: [(&str, ChatFormat); 2] =
     [("slack", ChatFormat::Slack), ("discord", ChatFormat::Discord)];

@@ -10,6 +10,7 @@ use scheduler::reservation::{Reservation, ResourceKind};
 use scheduler::snapshot::WorkerFacts;
 
 use crate::http::present::shapes::{self, Time};
+use crate::http::present::size::bytes;
 use crate::http::present::worker::suspect_rule;
 use crate::store::AttemptRow;
 
@@ -57,9 +58,9 @@ impl ObstacleText<'_> {
             ),
             ResourceKind::Memory => (
                 "memory".to_owned(),
-                format!("{} bytes", wanted.memory_bytes),
-                offer.and_then(|it| it.memory_bytes).map(|bytes| bytes.to_string()),
-                used.map(|it| it.memory_bytes.to_string()),
+                bytes(wanted.memory_bytes),
+                offer.and_then(|it| it.memory_bytes).map(bytes),
+                used.map(|it| bytes(it.memory_bytes)),
             ),
             ResourceKind::Gpus => (
                 "gpus".to_owned(),
@@ -88,13 +89,11 @@ impl ObstacleText<'_> {
                     "the job may only run on {only}: its last attempt was there (retry.on: same), or it is its own as a member (run_on)"
                 )
             }
-            Obstacle::Offline => match self.worker.revoked_at {
-                Some(at) => format!("it was revoked at {}, and can only join as a new worker", Time(at)),
-                None => "it is not connected".into(),
-            },
-            Obstacle::Unreachable => match self.facts {
-                Some(facts) => format!("it has been unreachable since {}", Time(facts.since)),
-                None => "it is unreachable".into(),
+            Obstacle::Offline | Obstacle::Unreachable => match (self.worker.revoked_at, self.facts) {
+                (Some(at), _) => format!("it was revoked at {}, and can only join as a new worker", Time(at)),
+                (None, _) if obstacle == Obstacle::Offline => "it is not connected".into(),
+                (None, Some(facts)) => format!("it has been unreachable since {}", Time(facts.since)),
+                (None, None) => "it is unreachable".into(),
             },
             Obstacle::Sibling => "another member of its parent is or was on it (run_on)".to_owned(),
             Obstacle::NotListed => {
