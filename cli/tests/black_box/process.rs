@@ -67,18 +67,10 @@ impl ProcessFixture {
 
     fn start(&self, job: u64, spec: ContainerSpec) -> Token {
         let token = Token { job: JobId(job), fence: Fence(job), nonce: Nonce(job) };
-        let overrides =
-            Some(Overrides { environment: vec![("ADDED".into(), "2".into())], ..Overrides::default() });
+        let (spec, environment) = (spec.into(), vec![("ADDED".into(), "2".into())]);
+        let overrides = Some(Overrides { environment, ..Overrides::default() });
         let (revision, name, time_left, secrets) = (Revision(1), "test".into(), None, Default::default());
-        self.process.start(Launch {
-            token,
-            revision,
-            name,
-            spec: spec.into(),
-            overrides,
-            time_left,
-            secrets,
-        });
+        self.process.start(Launch { token, revision, name, spec, overrides, time_left, secrets });
         token
     }
 
