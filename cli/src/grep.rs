@@ -128,7 +128,7 @@ async fn search(flags: &Flags) -> anyhow::Result<u64> {
         match page.next {
             Some(next) if printed < max => cursor = Some(next),
             _ => {
-                cut.tell();
+                cut.print_note();
                 return Ok(printed);
             }
         }
@@ -158,7 +158,7 @@ impl CutJobs {
         }
     }
 
-    fn tell(&self) {
+    fn print_note(&self) {
         let names: Vec<String> = self.named.iter().map(ToString::to_string).collect();
         let more = match self.count - self.named.len() as u64 {
             0 => String::new(),

@@ -21,7 +21,7 @@ use serde_json::Value;
 use self::attempts::{AttemptChoice, parse_choice, show_all};
 use self::member::{Member, OpenLines};
 pub(crate) use self::notes::Notes;
-use self::notes::ToldEnds;
+use self::notes::ReportedEnds;
 use self::print::{
     attempt_ended, end, end_last_lines, flush_streams, gap, late, output, switch_attempt, withheld,
 };
@@ -127,7 +127,7 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         }
     } else if has_members(&api, flags.id).await {
         show_together(&api, &wanted, Together::MembersOf(flags.id)).await?;
-    } else if show(&api, &wanted, false, &notes.told_ends).await? == NO_ATTEMPT {
+    } else if show(&api, &wanted, false, &notes.reported_ends).await? == NO_ATTEMPT {
         notes::tell_unstarted(&api, &wanted).await;
     }
     Ok(())
@@ -145,10 +145,10 @@ pub(crate) async fn follow(api: &Api, wanted: &LogRequest, notes: &mut Notes) ->
 async fn print_until_end(api: &Api, wanted: &LogRequest, notes: &mut Notes) -> anyhow::Result<Option<Value>> {
     let id = wanted.id;
     if !has_members(api, id).await {
-        let told_ends = notes.told_ends.clone();
+        let reported_ends = notes.reported_ends.clone();
         let got_members = tokio::select! {
             biased;
-            attempt = show(api, wanted, true, &told_ends) => attempt? == NO_ATTEMPT && notes.look(api, id).await,
+            attempt = show(api, wanted, true, &reported_ends) => attempt? == NO_ATTEMPT && notes.look(api, id).await,
             // It was not due at first.
             () = notes.watch(api, id) => true,
         };
@@ -210,7 +210,9 @@ struct ResumeState {
     replayed: Vec<Stream>,
     /// The note about withheld output of this attempt was printed.
     withheld: bool,
-    told_ends: ToldEnds,
+    /// The latest attempt whose end was printed as JSON.
+    ended: u32,
+    reported_ends: ReportedEnds,
 }
 
 impl ResumeState {
@@ -227,19 +229,24 @@ impl ResumeState {
 }
 
 /// Prints the output, and returns the number of its last attempt; when following, reconnects until the job has ended.
-async fn show(api: &Api, wanted: &LogRequest, follow: bool, told_ends: &ToldEnds) -> anyhow::Result<u32> {
+async fn show(
+    api: &Api,
+    wanted: &LogRequest,
+    follow: bool,
+    reported_ends: &ReportedEnds,
+) -> anyhow::Result<u32> {
     // A verb that prints from the first byte has made the job, so it reached the server before.
     let (last, was_connected) = (wanted.from_first.then(|| START_EVENT_ID.to_owned()), wanted.from_first);
     let member = wanted.member.clone();
     let looks = JobOutputs::new(wanted.timestamps);
-    let (names_attempt, told_ends) = (wanted.names_attempt, told_ends.clone());
+    let (names_attempt, reported_ends) = (wanted.names_attempt, reported_ends.clone());
     let mut resume = ResumeState {
         last,
         was_connected,
         looks,
         member,
         names_attempt,
-        told_ends,
+        reported_ends,
         ..ResumeState::default()
     };
     loop {

@@ -238,14 +238,15 @@ function start() {
       attempt = data.attempt;
     });
     on("output", (data) => output(data.stream, data.text, data.offset, data.received_at));
-    on("gap", (data) => note(data.text));
+    const noteLine = (text) => note(text.replace(/^longshore: /, ""));
+    on("gap", (data) => noteLine(data.text));
     // A stream that goes on after a break says both again.
     on("withheld", (data) => {
-      if (withheld !== attempt) note(data.text);
+      if (withheld !== attempt) noteLine(data.text);
       withheld = attempt;
     });
     on("attempt_ended", (data) => {
-      if (ended !== data.attempt) note(data.text);
+      if (ended !== data.attempt) noteLine(data.text);
       ended = data.attempt;
     });
     on("late", (data) => note(`${data.late_bytes} bytes of output have not arrived yet`));

@@ -2,7 +2,7 @@
 
 use server::http::present::ending::attempt_heading;
 
-use super::notes::{ToldEnds, tell_unstarted};
+use super::notes::{ReportedEnds, tell_unstarted};
 use super::request::LogRequest;
 use super::show;
 use crate::api::{Api, parse};
@@ -58,7 +58,7 @@ pub(super) async fn show_all(api: &Api, wanted: &LogRequest) -> anyhow::Result<(
             screen::line(&format!("{separator}==> {} <==", heading(&details, number)))?;
         }
         let one = LogRequest { attempt: Some(number), names_attempt: true, ..wanted.clone() };
-        match show(api, &one, false, &ToldEnds::default()).await {
+        match show(api, &one, false, &ReportedEnds::default()).await {
             Ok(_) => {}
             Err(error) if is_removed(&error) => {
                 screen::note(&format!("longshore: the output of attempt {number} was removed"));

@@ -15,15 +15,15 @@ use crate::view::{self, FullJob, JobView as _, WorkerRefView as _};
 pub(crate) struct Notes {
     /// Reasons for which the job has waited since this number of attempts, with a note about each.
     waits: (u32, BTreeSet<String>),
-    pub(super) told_ends: ToldEnds,
+    pub(super) reported_ends: ReportedEnds,
 }
 
 /// The latest attempt whose end was printed, and the code of the reason for which the job waited then. The notes and the output of a job share
 /// it, so that an end is printed once.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ToldEnds(Arc<Mutex<(u32, String)>>);
+pub(super) struct ReportedEnds(Arc<Mutex<(u32, String)>>);
 
-impl ToldEnds {
+impl ReportedEnds {
     /// Records the end of an attempt before it is printed. Returns false if it was printed before.
     pub(super) fn begin(&self, attempt: u32, code: &str) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,8 +89,8 @@ impl Notes {
         if self.waits.0 != job.attempt_count {
             self.waits = (job.attempt_count, BTreeSet::new());
         }
-        let is_told = self.told_ends.has(last.number, &code);
-        self.told_ends.begin(last.number, &code);
+        let is_told = self.reported_ends.has(last.number, &code);
+        self.reported_ends.begin(last.number, &code);
         if !self.waits.1.insert(code) || is_told {
             return;
         }

@@ -220,10 +220,18 @@ pub(super) fn withheld(
     note(&withheld.text, resume)
 }
 
-#[derive(serde::Deserialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct AttemptEnded {
     attempt: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pending_reason: Option<Reason>,
+    #[serde(skip_serializing)]
     text: String,
 }
 
@@ -234,7 +242,17 @@ pub(super) fn attempt_ended(
     resume: &mut ResumeState,
 ) -> anyhow::Result<()> {
     let code = ended.pending_reason.as_ref().map(|reason| reason.code.to_string()).unwrap_or_default();
-    if !resume.told_ends.begin(ended.attempt, &code) {
+    let is_new = resume.reported_ends.begin(ended.attempt, &code);
+    if wanted.as_json {
+        // A note on standard error does not replace the line of a program.
+        if ended.attempt <= resume.ended {
+            return Ok(());
+        }
+        resume.ended = ended.attempt;
+        flush_streams(wanted, resume)?;
+        return resume.print_json(json!({ "attempt_ended": ended }));
+    }
+    if !is_new {
         return Ok(());
     }
     flush_streams(wanted, resume)?;

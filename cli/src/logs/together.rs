@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::member::{self, Member};
-use super::{LogRequest, ToldEnds, show};
+use super::{LogRequest, ReportedEnds, show};
 use crate::api::{Api, parse};
 use crate::failure::{Exit, Failure};
 use crate::jobs;
@@ -127,7 +127,7 @@ pub(super) async fn show_together(api: &Api, wanted: &LogRequest, together: Toge
     }
     let name = together.names();
     for job in &started {
-        show(api, &wanted.of_member(name(*job)), false, &ToldEnds::default()).await?;
+        show(api, &wanted.of_member(name(*job)), false, &ReportedEnds::default()).await?;
     }
     Ok(())
 }
@@ -176,7 +176,7 @@ pub(crate) async fn follow_together(
 }
 
 async fn print_job(api: Api, wanted: LogRequest) -> anyhow::Result<()> {
-    match show(&api, &wanted, true, &ToldEnds::default()).await {
+    match show(&api, &wanted, true, &ReportedEnds::default()).await {
         Err(error) if error.downcast_ref::<Failure>().is_some_and(|it| it.exit == Exit::NotFound) => {
             screen::note(&format!("longshore: {error:#}"));
             Ok(())

@@ -154,6 +154,39 @@ fn a_note_about_one_stream_does_not_continue_a_line_of_the_other() {
 }
 
 #[test]
+fn an_attempt_that_ended_and_withheld_output_are_json_lines_for_programs() {
+    use serde_json::{Value, json};
+    let event = |name: &str, data: Value| format!("event: {name}\ndata: {data}\n\n");
+    let first = json!({ "attempt": 1, "outcome": "failed", "exit_code": 3, "next_attempt": 2 });
+    let second = json!({ "attempt": 2, "pending_reason": { "code": "backoff", "text": "it waits" } });
+    let with_text = |data: &Value| {
+        let mut data = data.clone();
+        data["text"] = "longshore: it ended".into();
+        data
+    };
+    let withheld = json!({ "shown_bytes": 1, "max_bytes": 2 });
+    let body = [
+        event("attempt", json!({ "attempt": 1, "worker": "w1" })),
+        event("withheld", with_text(&withheld)),
+        event("attempt_ended", with_text(&first)),
+        event("attempt_ended", with_text(&first)),
+        event("attempt", json!({ "attempt": 2, "worker": "w1" })),
+        event("attempt_ended", with_text(&second)),
+        event("end", json!({ "job": 12 })),
+    ];
+    let stub = Stub::new();
+    stub.on("GET /api/jobs/12/logs?encoding=base64", "200 OK", "text/event-stream", &body.concat());
+    let said = run(&mut stub.longshore(&["logs", "12", "-o", "json"]));
+    let lines: Vec<Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let expected = [
+        json!({ "withheld": withheld }),
+        json!({ "attempt_ended": first }),
+        json!({ "attempt_ended": second }),
+    ];
+    assert_eq!((said.code, lines.as_slice(), said.err.contains("it ended")), (0, expected.as_slice(), false));
+}
+
+#[test]
 fn the_output_of_a_job_that_has_not_started_says_why_it_waits() {
     let stub = Stub::new();
     let output = "GET /api/jobs/12/logs?encoding=base64";

@@ -133,7 +133,7 @@ async fn a_live_page_says_that_further_output_is_withheld() {
     let browser = Browser::start(false).await;
     browser.resize(1280, 900).await;
     browser.open(&format!("{}/jobs/{job}/output", running.base)).await;
-    let told = "longshore: output beyond 48 KiB is not shown while the attempt runs; its last part follows at the end (log.max_bytes is 64 KiB)";
+    let told = "output beyond 48 KiB is not shown while the attempt runs; its last part follows at the end (log.max_bytes is 64 KiB)";
     wait_for_line(&browser, told).await;
     browser.quit().await;
 }

@@ -24,6 +24,7 @@ mod scan;
 mod segment_writer;
 mod segments;
 mod shared;
+mod stored;
 mod writer;
 
 use std::path::Path;
@@ -44,6 +45,8 @@ pub use output::{AttemptKey, OutputEnd, Page, Piece, PieceData, Streams};
 use record::{Kind, RecordPosition};
 use segments::SegmentSet;
 use shared::Shared;
+use stored::StoredCache;
+pub use stored::StoredOutput;
 pub use writer::BoundedChunk;
 use writer::Request;
 
@@ -53,6 +56,7 @@ use crate::clock;
 #[derive(Debug)]
 pub struct Logs {
     shared: Arc<Shared>,
+    stored: Mutex<StoredCache>,
     room: Arc<Semaphore>,
     room_bytes: u32,
     requests: Option<Sender<Request>>,
@@ -89,6 +93,7 @@ impl Logs {
             .map_err(|source| LogsError::Io { what: "cannot start the log writer".into(), source })?;
         Ok(Arc::new(Self {
             shared,
+            stored: Mutex::default(),
             room: Arc::new(Semaphore::new(limits.waiting_bytes as usize)),
             room_bytes: limits.waiting_bytes,
             requests: Some(requests),
@@ -179,12 +184,37 @@ impl Logs {
         self.end(attempt).map(|end| end.lengths)
     }
 
-    /// How many bytes of an attempt's output can be read, without gaps. Walks through its index. Blocks on the disk.
+    /// The output of an attempt that can be read, without gaps, if it was [counted](Self::count_stored) and has not changed since.
+    #[must_use]
+    pub fn stored(&self, attempt: AttemptKey) -> Option<StoredOutput> {
+        let version = self.shared.segments().version(attempt);
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner).get(attempt, version)
+    }
+
+    /// Counts the output of an attempt that can be read, without gaps. Walks through its index. Blocks on the disk.
     ///
     /// # Errors
     /// The disk cannot be read.
-    pub fn stored(&self, attempt: AttemptKey) -> Result<OutputLengths, LogsError> {
-        progress::stored(self.shared.segments().all(attempt).newest_first())
+    pub fn count_stored(&self, attempt: AttemptKey) -> Result<StoredOutput, LogsError> {
+        self.count_stored_within(attempt, stored::RECORDS_MAX)
+    }
+
+    fn count_stored_within(
+        &self,
+        attempt: AttemptKey,
+        records_max: usize,
+    ) -> Result<StoredOutput, LogsError> {
+        let (version, segments) = {
+            let segments = self.shared.segments();
+            let version = segments.version(attempt);
+            (version, (version.active <= records_max).then(|| segments.all(attempt)))
+        };
+        let counted = match segments {
+            Some(segments) => stored::count(segments.newest_first(), records_max)?,
+            None => StoredOutput::Uncounted,
+        };
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner).insert(attempt, version, counted);
+        Ok(counted)
     }
 
     /// The end of what is stored of an attempt's output. Blocks on the disk.

@@ -1,6 +1,6 @@
 //! How much of the output of an attempt is stored, for the limit `log.max_bytes`.
 
-use protocol::report::{OutputLengths, Stream};
+use protocol::report::OutputLengths;
 
 use super::attempt_segments::SegmentPart;
 use super::error::LogsError;
@@ -65,30 +65,11 @@ impl Progress {
     }
 }
 
-/// Stored bytes of each stream, without gaps.
-///
-/// # Errors
-/// The disk cannot be read.
-pub(super) fn stored(
-    parts: impl Iterator<Item = Result<SegmentPart, LogsError>>,
-) -> Result<OutputLengths, LogsError> {
-    let mut stored = OutputLengths::default();
-    for part in parts {
-        for_records(&part?, |records| {
-            for record in records.iter().filter(|record| !record.code.kind.is_missing()) {
-                let length = match record.code.stream {
-                    Stream::Stdout => &mut stored.stdout,
-                    Stream::Stderr => &mut stored.stderr,
-                };
-                *length += u64::from(record.payload);
-            }
-        })?;
-    }
-    Ok(stored)
-}
-
 /// Reads all records of a part, a few thousand at a time.
-fn for_records(part: &SegmentPart, mut take: impl FnMut(&[RecordPosition])) -> Result<(), LogsError> {
+pub(super) fn for_records(
+    part: &SegmentPart,
+    mut take: impl FnMut(&[RecordPosition]),
+) -> Result<(), LogsError> {
     for first in (0..part.count()).step_by(RECORDS_READ) {
         take(&part.range(first..first + RECORDS_READ).map_err(|source| part.unreadable(source))?);
     }

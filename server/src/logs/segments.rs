@@ -17,6 +17,7 @@ use super::paths::{index_path, indexed, numbers, segment_path};
 use super::record::RecordPosition;
 use super::scan::Scan;
 use super::segment_writer::SegmentWriter;
+use super::stored::StoredVersion;
 use crate::store::directory;
 
 /// Every segment, the oldest first.
@@ -87,6 +88,13 @@ impl SegmentSet {
     /// The segments that may have output of an attempt.
     pub(super) fn all(&self, attempt: AttemptKey) -> AttemptSegments {
         self.of_attempt(attempt, self.active.contents.of(attempt))
+    }
+
+    /// A mark of the segments that may have output of an attempt.
+    pub(super) fn version(&self, attempt: AttemptKey) -> StoredVersion {
+        let sealed = self.sealed.iter().filter(|sealed| sealed.summary.may_have(attempt.job));
+        let sealed = sealed.fold((0, 0), |(count, sum), sealed| (count + 1, sum + sealed.number));
+        StoredVersion { sealed, active: self.active.contents.of(attempt).len() }
     }
 
     /// Those that may have the end of an attempt's output.

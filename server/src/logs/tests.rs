@@ -2,6 +2,7 @@
 
 mod damage;
 mod power;
+mod stored;
 mod times;
 mod unreadable;
 

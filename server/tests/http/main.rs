@@ -24,6 +24,7 @@ mod narrowing;
 mod notifications;
 mod openapi;
 mod output;
+mod output_attempts;
 mod output_events;
 mod output_times;
 mod params;

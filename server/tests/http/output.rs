@@ -300,40 +300,34 @@ async fn a_shutdown_ends_followed_output() {
 }
 
 #[tokio::test]
-async fn the_output_of_all_attempts_comes_in_order_each_below_a_heading() {
-    let server = running().await;
-    try_again(&server, OutputLengths { stdout: 8, stderr: 5 });
-    write(&server, 202, Stream::Stdout, 0, "again").await;
-    let all = server.get("/api/jobs/1/logs?attempt=all").await.body;
-    let first = all.split_once("\n\n==> attempt 2 on w1: has not ended <==\nagain");
-    assert!(
-        first.is_some_and(|(first, rest)| first.ends_with("<==\none\noops\ntwo") && rest.is_empty()),
-        "{all}"
-    );
-    let one = server.get("/api/jobs/1/logs?attempt=all&stream=stderr").await.body;
-    assert!(one.contains("<==\noops\n\n==> attempt 2"), "{one}");
-    for query in ["tail=1", "offset=1", "since=2026-03-01"] {
-        let problem = server.get(&format!("/api/jobs/1/logs?attempt=all&{query}")).await;
-        assert_eq!(problem.is_problem(400, "invalid_query")["field"], "?attempt", "{query}");
-    }
-    let ranged = server.ask("GET", "/api/jobs/1/logs?attempt=all", &[("range", "bytes=0-4")], "").await;
-    ranged.is_problem(400, "invalid_query");
-    server.get("/api/jobs/1/logs?attempt=some").await.is_problem(400, "invalid_query");
-    let events =
-        server.ask("GET", "/api/jobs/1/logs?attempt=all", &[("accept", "text/event-stream")], "").await;
-    assert!(events.body.contains("oops") && events.body.contains("again"), "{}", events.body);
-}
-
-#[tokio::test]
 async fn a_follower_waits_once_for_the_end_of_an_attempt_that_has_gaps() {
     let server = running().await;
     let mut followed = Followed::begin(&server, "").await;
     followed.until("two\n").await;
+    let (early, large) = (200 << 20, 400 << 20);
+    arrive(&server, 101, Stream::Stdout, 8, ChunkData::Gap(early)).await;
+    followed.until("missing\n").await;
     // So much may be the middle that a worker leaves out at the end.
-    let large = 400 << 20;
-    arrive(&server, 101, Stream::Stdout, 8, ChunkData::Gap(large)).await;
+    arrive(&server, 101, Stream::Stdout, 8 + early, ChunkData::Gap(large)).await;
     let first = followed.next_at_last().await.unwrap();
     assert_eq!(first, format!("longshore: {large} bytes of stdout are missing\n"));
-    arrive(&server, 101, Stream::Stdout, 8 + large, ChunkData::Gap(5)).await;
+    arrive(&server, 101, Stream::Stdout, 8 + early + large, ChunkData::Gap(5)).await;
     assert!(!followed.is_silent(1).await, "the report of an end was waited for before");
+}
+
+#[tokio::test]
+async fn an_early_loss_takes_nothing_from_the_wait_for_the_end() {
+    let server = running().await;
+    let mut followed = Followed::begin(&server, "").await;
+    followed.until("two\n").await;
+    let (early, middle, tail) = (200 << 20, 300 << 20, 64 << 20);
+    arrive(&server, 101, Stream::Stdout, 8, ChunkData::Gap(early)).await;
+    followed.until(&format!("longshore: {early} bytes of stdout are missing\n")).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::resume();
+    arrive(&server, 101, Stream::Stdout, 8 + early, ChunkData::Gap(middle)).await;
+    assert!(followed.is_silent(1).await, "the final report says if it was lost or cut");
+    end(&server, State::Succeeded, 0, OutputLengths { stdout: 8 + early + middle + tail, stderr: 5 });
+    followed.until(&format!("longshore: {middle} bytes of stdout cut at log.max_bytes (512 MiB)\n")).await;
 }

@@ -43,7 +43,7 @@ pub(crate) async fn show(
     let record = jobs::find(&state, JobId(id)).await?;
     let bytes = logs::last_bytes(&state, &record, attempt, BYTES).await?;
     let missing = logs::removed(&state, &record, attempt).await?.map(missing);
-    let full = state.full_job(record).await;
+    let full = state.presenter().full(record);
     render(&OutputPage {
         frame: Frame::new(&state, "jobs", format!("Output of job {id}")),
         attempt,

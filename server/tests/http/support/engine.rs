@@ -92,7 +92,9 @@ impl Archive for StandInEngine {
     }
 
     fn job(&self, id: JobId) -> Result<Option<JobRecord>, ReadError> {
-        Ok(self.read()?.jobs.iter().find(|record| record.row.job == id).cloned())
+        let mut world = self.read()?;
+        world.job_reads += 1;
+        Ok(world.jobs.iter().find(|record| record.row.job == id).cloned())
     }
 
     fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>, ReadError> {

@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) unreadable: bool,
     /// The disk is full from this number of jobs on.
     pub(crate) fills_disk_at: Option<(usize, Arc<Storage>)>,
+    /// Reads of one job with its attempts.
+    pub(crate) job_reads: u32,
     /// Lookups of unknown attempts that fail before one succeeds.
     pub(crate) failing_lookups: u32,
     /// Wakes followers when a test changes a job.

@@ -1,6 +1,6 @@
 //! Output that was cut at `log.max_bytes`, told apart from output that was lost.
 
-use protocol::report::{OutputLengths, tail_bytes};
+use protocol::report::{OutputLengths, Stream, head_bytes, tail_bytes};
 
 use super::reader::length;
 use crate::logs::{Piece, PieceData, Streams};
@@ -22,12 +22,21 @@ impl CutRule {
         Self { bytes_max, written }
     }
 
-    /// True if the final report may still show that this gap is a cut: a worker sends the gap of an output above its limit after the end of
-    /// the attempt, and half of the limit or more before it.
-    pub(super) fn is_undecided(&self, piece: &Piece) -> bool {
+    /// True if the final report may still show that this gap is a cut. The output of a stream that is cut has at least half of the head before
+    /// the gap, together with that of the other stream, and the tail behind it. `stored` has both streams as far as they have come.
+    pub(super) fn is_undecided(&self, piece: &Piece, which: Streams, stored: &OutputLengths) -> bool {
+        let (of_stream, of_other) = match piece.stream {
+            Stream::Stdout => (stored.stdout, stored.stderr),
+            Stream::Stderr => (stored.stderr, stored.stdout),
+        };
+        let before = match which {
+            Streams::Both => piece.at,
+            Streams::Only(_) => piece.at.saturating_add(of_other),
+        };
         self.written.is_none()
             && matches!(piece.data, PieceData::Gap(_))
-            && piece.at.saturating_add(piece.data.len()) >= self.bytes_max / 2
+            && before >= head_bytes(self.bytes_max) / 2
+            && of_stream.saturating_sub(piece.stream_end) <= tail_bytes(self.bytes_max)
     }
 
     /// The limit at which this piece was cut, in bytes; `None` if it is output, or was lost.
@@ -49,8 +58,6 @@ impl CutRule {
 
 #[cfg(test)]
 mod tests {
-    use protocol::report::Stream;
-
     use super::*;
 
     #[test]
@@ -73,5 +80,28 @@ mod tests {
         assert_eq!(running.cut_at(&gap(Stream::Stdout, 500)), None);
         let cut = Piece { data: PieceData::Cut(1), ..gap(Stream::Stdout, 1) };
         assert_eq!(running.cut_at(&cut), Some(800));
+    }
+
+    #[test]
+    fn a_gap_may_be_a_cut_if_half_of_the_head_is_before_it_and_at_most_the_tail_behind_it() {
+        let gap = |at| Piece {
+            stream: Stream::Stdout,
+            at,
+            stream_end: at + 10,
+            received_at: None,
+            data: PieceData::Gap(10),
+        };
+        let running = CutRule { bytes_max: 800, written: None };
+        let stored = |stdout, stderr| OutputLengths { stdout, stderr };
+        let is_undecided = |at, which, stored| running.is_undecided(&gap(at), which, &stored);
+        assert!(is_undecided(300, Streams::Both, stored(310, 0)));
+        assert!(is_undecided(300, Streams::Both, stored(410, 0)), "a tail may be behind it");
+        assert!(!is_undecided(300, Streams::Both, stored(411, 0)), "more than a tail is behind it");
+        assert!(!is_undecided(299, Streams::Both, stored(309, 500)), "before half of the head");
+        let one = Streams::Only(Stream::Stdout);
+        assert!(is_undecided(100, one, stored(110, 200)), "the other stream may have the rest of the head");
+        assert!(!is_undecided(100, one, stored(110, 199)));
+        let ended = CutRule { written: Some(stored(310, 0)), ..running };
+        assert!(!ended.is_undecided(&gap(300), Streams::Both, &stored(310, 0)));
     }
 }

@@ -81,7 +81,7 @@ pub(crate) async fn of_job(
     };
     let text = plain(reader, PlainText::new(params.timestamps), notes, members_notice(&record.row));
     let mut response = ([(header::CONTENT_TYPE, TEXT)], text).into_response();
-    if !params.timestamps {
+    if !(params.timestamps || params.all) {
         response.headers_mut().insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     }
     Ok(response)

@@ -5,6 +5,7 @@
 //! output, so output may arrive some seconds later; missing output is reported.
 
 mod missing;
+mod record;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,7 +19,6 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::config::jobs_file;
 use crate::engine::JobWatch;
-use crate::http::api::jobs::find;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::ending::attempt_heading;
 use crate::http::present::shapes::Reason;
@@ -98,6 +98,8 @@ pub(super) struct Reader {
     changes: JobWatch,
     /// True if the job's attempts may have changed since the archive was read.
     may_have_changed: bool,
+    /// The job as it was read last, if the reader does not follow.
+    record: Option<Arc<JobRecord>>,
     /// `log.max_bytes` of the job, once it was needed.
     bytes_max: Option<u64>,
     done: bool,
@@ -119,7 +121,7 @@ struct Current {
     withheld_reported: bool,
     /// True if its end was reported, with what comes after it.
     end_reported: bool,
-    /// The end of the only wait for its final report that missing output is worth.
+    /// Deadline of the only wait for the final report.
     report_deadline: Option<Instant>,
     /// True if the archive says that it has ended.
     is_over: bool,
@@ -151,6 +153,7 @@ impl Reader {
             has_ended: !start.follow,
             changes,
             may_have_changed: true,
+            record: None,
             bytes_max: None,
             done: false,
         }
@@ -184,7 +187,7 @@ impl Reader {
             return Ok(());
         }
         self.may_have_changed = false;
-        let record = find(&self.state, self.job).await?;
+        let record = self.record().await?;
         let is_cut = self.is_cut().await?;
         if is_cut && self.read_page().await? {
             // The cut came after the last read. Nothing is stored behind it.
@@ -193,7 +196,7 @@ impl Reader {
         let Some(current) = &mut self.current else {
             match next_attempt(&record, self.start.attempt, None) {
                 Some(attempt) => self.turn_to(attempt),
-                None => self.end_or_wait(record).await,
+                None => self.end_or_wait(&record).await,
             }
             return Ok(());
         };
@@ -224,7 +227,7 @@ impl Reader {
                 // Its item comes before a wait.
                 next if self.report_end(&record, row, next) => {}
                 Some(attempt) => self.turn_to(attempt),
-                None => self.end_or_wait(record).await,
+                None => self.end_or_wait(&record).await,
             }
         }
         Ok(())
@@ -302,14 +305,14 @@ impl Reader {
         self.ready.push_back(Item::Attempt { number, worker, from: position, heading });
     }
 
-    async fn end_or_wait(&mut self, record: JobRecord) {
+    async fn end_or_wait(&mut self, record: &JobRecord) {
         if record.row.state.has_ended() {
-            self.ready.push_back(Item::Ended(Box::new(record.row)));
+            self.ready.push_back(Item::Ended(Box::new(record.row.clone())));
             self.done = true;
         } else if self.start.follow {
             self.wait(RECHECK_AFTER).await;
         } else {
-            let is_over = record.row.attempt.is_some_and(|attempt| attempt.ended_at.is_some());
+            let is_over = record.row.attempt.as_ref().is_some_and(|attempt| attempt.ended_at.is_some());
             self.ready.extend(is_over.then_some(Item::CaughtUp));
             self.done = true;
         }

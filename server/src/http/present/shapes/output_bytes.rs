@@ -12,12 +12,13 @@ pub struct OutputBytes {
     pub stdout_bytes: u64,
     /// Bytes of standard error.
     pub stderr_bytes: u64,
-    /// Present if not all of it was stored, because it is longer than `log.max_bytes`.
+    /// Present if not all of it was stored, because it is longer than `log.max_bytes`. Absent once nothing of it is stored any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<OutputCut>,
 }
 
-/// An attempt's output that was cut. The stored bytes are unknown for old attempts of a job with many, and if the disk cannot be read.
+/// An attempt's output that was cut. The stored bytes are unknown for old attempts of a job with many, for output in more than
+/// 100,000 parts, and if the disk cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OutputCut {
     /// `log.max_bytes`.

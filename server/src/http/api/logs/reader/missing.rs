@@ -26,15 +26,19 @@ impl Reader {
         if !page.pieces.iter().any(|piece| matches!(piece.data, PieceData::Gap(_) | PieceData::Cut(_))) {
             return Ok(None);
         }
-        let Some(current) = &mut self.current else { return Ok(None) };
-        let until = *current.report_deadline.get_or_insert_with(|| Instant::now() + REPORT_TIMEOUT);
+        let Some(attempt) = self.current.as_ref().map(|current| current.attempt) else { return Ok(None) };
+        let (logs, which) = (Arc::clone(&self.state.services.logs), self.start.which);
+        let stored = self.state.block(move || Ok(logs.lengths(attempt)?)).await?;
         loop {
-            let record = find(&self.state, self.job).await?;
+            let record = self.record().await?;
             let bytes_max = self.bytes_max(&record.row).await?;
             let row = attempts(&record).find(|attempt| attempt.number == number);
             let rule = CutRule::new(bytes_max, row);
-            let is_undecided = self.start.follow && page.pieces.iter().any(|piece| rule.is_undecided(piece));
-            if !is_undecided || Instant::now() >= until {
+            let is_undecided = |piece| rule.is_undecided(piece, which, &stored);
+            let waits = self.start.follow && page.pieces.iter().any(is_undecided);
+            let Some(current) = self.current.as_mut().filter(|_| waits) else { return Ok(Some(rule)) };
+            let until = *current.report_deadline.get_or_insert_with(|| Instant::now() + REPORT_TIMEOUT);
+            if Instant::now() >= until {
                 return Ok(Some(rule));
             }
             self.may_have_changed = true;

@@ -128,9 +128,6 @@ impl Scan<'_> {
         from: &Position,
     ) -> Result<Option<u64>, Problem> {
         let key = AttemptKey { job: row.job, fence: attempt.fence };
-        if self.was_cut(row, attempt)? {
-            self.note_cut(row.job);
-        }
         let mut lines = Lines::from(from.offset);
         let mut next = from.offset;
         loop {
@@ -139,6 +136,10 @@ impl Scan<'_> {
             }
             let page = self.logs.read(key, Streams::Only(from.stream), next, READ_BYTES)?;
             let is_end = page.pieces.is_empty();
+            // Output that retention has removed is not searched.
+            if !is_end && self.was_cut(row, attempt)? {
+                self.note_cut(row.job);
+            }
             next = page.next;
             for piece in page.pieces {
                 if matches!(piece.data, PieceData::Cut(_)) {
