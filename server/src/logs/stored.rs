@@ -28,7 +28,7 @@ pub(super) struct StoredVersion {
     pub(super) active: usize,
 }
 
-/// What was counted lately.
+/// The latest counts, of at most [`CACHED_MAX`] attempts.
 #[derive(Debug, Default)]
 pub(super) struct StoredCache {
     known: HashMap<AttemptKey, (StoredVersion, StoredOutput)>,

@@ -86,7 +86,6 @@ codes! {
     NotFinished "not_finished" 409 "the job has not ended";
     NotWaiting "not_waiting" 409 "the job does not wait any more";
     NothingToRelease "nothing_to_release" 409 "nobody has to release the job";
-    PauseChanged "pause_changed" 409 "the pause is not the one that was shown";
     PredecessorEnded "predecessor_ended" 409 "a job or a batch has ended otherwise than the job after it requires";
     RevisionGone "revision_gone" 409 "the definition of the job, as it was, is no longer kept";
     RevisionMismatch "revision_mismatch" 409 "the definitions are not those that the request expects";

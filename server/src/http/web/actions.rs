@@ -185,17 +185,12 @@ fn pause_body(fields: &Fields, verb: &str) -> Option<Value> {
     (verb == "pause" && !body.is_empty()).then_some(Value::Object(body))
 }
 
-/// Refuses to change a pause that has ended, or was replaced, since its page was shown: the change would begin another one.
-fn check_still_paused(state: &AppState, fields: &Fields, target: &PauseTarget) -> Result<(), Problem> {
+/// True unless the form changes a pause that has ended, or was replaced, since its page was shown: the change would begin another one. The page
+/// that follows shows how it stands.
+fn is_still_paused(state: &AppState, fields: &Fields, target: &PauseTarget) -> bool {
     let shown = field(fields, "since");
     let now = state.services.engine.snapshot().pauses.get(target).map(|pause| Time(pause.since).to_string());
-    match shown.is_empty() || now.as_deref() == Some(shown) {
-        true => Ok(()),
-        false => {
-            Err(Problem::new(Code::PauseChanged, "it has ended or was replaced since the page was shown")
-                .hint("open the page again to see how it stands"))
-        }
-    }
+    shown.is_empty() || now.as_deref() == Some(shown)
 }
 
 /// `POST /definitions/{name}/{verb}`: pause or resume, of one schedule with the field `schedule`.
@@ -209,10 +204,11 @@ pub(crate) async fn definition(
         "" => String::new(),
         schedule => encode([("schedule", schedule)]),
     };
-    check_still_paused(&state, &fields, &PauseTarget::Definition(name.as_str().into()))?;
-    let asked = request_for(&shell, &query, pause_body(&fields, &verb).as_ref());
-    let target = NameAndVerb(name.clone(), verb);
-    pauses::pause_definition(State(Arc::clone(&state)), target, asked).await?;
+    if is_still_paused(&state, &fields, &PauseTarget::Definition(name.as_str().into())) {
+        let asked = request_for(&shell, &query, pause_body(&fields, &verb).as_ref());
+        let target = NameAndVerb(name.clone(), verb);
+        pauses::pause_definition(State(Arc::clone(&state)), target, asked).await?;
+    }
     Ok(see_other(&state.services.base_path, &format!("/definitions/{name}")))
 }
 
@@ -227,10 +223,11 @@ pub(crate) async fn server(
         "" => (String::new(), PauseTarget::Server),
         group => (encode([("group", group)]), PauseTarget::Group(group.into())),
     };
-    check_still_paused(&state, &fields, &target)?;
-    let verb = uri.path().rsplit('/').next().unwrap_or_default();
-    let asked = request_for(&shell, &query, pause_body(&fields, verb).as_ref());
-    pauses::pause_all(State(Arc::clone(&state)), uri, asked).await?;
+    if is_still_paused(&state, &fields, &target) {
+        let verb = uri.path().rsplit('/').next().unwrap_or_default();
+        let asked = request_for(&shell, &query, pause_body(&fields, verb).as_ref());
+        pauses::pause_all(State(Arc::clone(&state)), uri, asked).await?;
+    }
     Ok(see_other(&state.services.base_path, "/definitions"))
 }
 

@@ -117,7 +117,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
             .find(&full.job.name)
             .is_none_or(|entry| entry.definition.revision.to_string() != full.job.revision),
         can_release: can_release(&full.job),
-        can_retry_pipeline: has_unsuccessful(&full),
+        can_retry_pipeline: has_unsuccessful(&state, &full).await?,
         attempts: full.attempts.iter().rev().cloned().map(attempt_row).collect(),
         events: full.timeline.iter().cloned().map(event_row).collect(),
         parts: parts(&full),
@@ -213,12 +213,18 @@ async fn members_of(state: &Arc<AppState>, parent: JobId) -> Result<Vec<Row>, Pr
     Ok(rows.into_iter().map(|row| Row::of(presenter.job(row))).collect())
 }
 
-/// The job has ended without success and was not retried with success, or one next to it in its pipeline has ended without success.
-fn has_unsuccessful(full: &FullJob) -> bool {
-    let near = full.after.iter().chain(&full.dependents).filter_map(|it| it.state.as_deref());
+/// The job, or one next to it in its pipeline, has ended without success, and no retry of it has succeeded or goes on.
+async fn has_unsuccessful(state: &AppState, full: &FullJob) -> Result<bool, Problem> {
     let is_unsuccessful = |state: &str| matches!(state, "failed" | "cancelled" | "expired" | "lost");
-    let own = full.retried_as_state.as_deref().unwrap_or(&full.job.state);
-    near.chain([own]).any(is_unsuccessful)
+    let near = full.after.iter().chain(&full.dependents);
+    let near = near.filter_map(|it| Some((it.job?, it.state.as_deref()?)));
+    let all = near.chain([(full.job.id, &*full.job.state)]);
+    let failed: Vec<JobId> =
+        all.filter(|(_, state)| is_unsuccessful(state)).map(|(job, _)| JobId(job)).collect();
+    let asked = failed.clone();
+    let retries = state.read(move |archive| archive.retries(&asked)).await?;
+    let stands = |job: &JobId| retries.get(job).is_none_or(|(_, state)| is_unsuccessful(state.name()));
+    Ok(failed.iter().any(stands))
 }
 
 fn attempt_row(attempt: Attempt) -> AttemptRow {
