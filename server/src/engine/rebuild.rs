@@ -301,6 +301,6 @@ mod tests {
         let (parts, inbox) = mpsc::sync_channel::<Part>(1);
         drop(parts);
         let why = take_all(inbox, clock::now()).err().expect("nothing").to_string();
-        assert!(why.contains("handed out nothing"), "{why}");
+        assert!(why.contains("passed nothing on"), "{why}");
     }
 }

@@ -163,6 +163,13 @@ async fn a_job_of_a_paused_definition_names_the_pause() {
     ] {
         assert_eq!(server.post(path, body).await.json()["warning"], expected, "{path} {body}");
     }
+    server.stand.world().pending = Some(PendingReason::Soon);
+    let mixed = r#"[{"name":"backup"},{"name":"resize"}]"#;
+    assert_eq!(
+        server.post("/api/jobs", mixed).await.json()["warning"],
+        expected,
+        "only the second is paused"
+    );
     // The job itself waits for its members, or for its time, and the pause holds it back as well.
     for reason in [PendingReason::Members, PendingReason::NotDue] {
         server.stand.world().pending = Some(reason);
@@ -221,7 +228,7 @@ async fn an_explanation_names_the_pause_of_a_job_that_is_not_due() {
     let soon = explanation(State::Queued, Some(PendingReason::Soon), workers());
     assert_eq!(explain(&soon).await.1, "it could take the job now");
     let running = explanation(State::Running, None, workers());
-    assert_eq!(explain(&running).await.1, "it could take the job, which another worker has");
+    assert_eq!(explain(&running).await.1, "it could take the job, which has its place already");
 }
 
 #[tokio::test]

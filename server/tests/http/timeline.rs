@@ -220,7 +220,7 @@ async fn a_wait_is_shown_with_its_end_and_the_operators_remedy() {
 
     let running = server.get("/api/jobs/1").await.json();
     // That was long ago.
-    let expected = "its worker has been unreachable since 1970-01-01T00:00:40.000Z; no other connected worker may run the job, \
+    let expected = "its worker has been unreachable since 1970-01-01T00:00:40.000Z; no other connected worker may run the job now (a pause counts as well), \
          so it waits for this one; once another may, or somebody releases the job (longshore release 1), its attempt is given up, \
          and the job is tried again";
     assert_eq!(

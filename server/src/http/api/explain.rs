@@ -352,8 +352,8 @@ fn verdicts(record: &JobRecord, explanation: &Explanation, snapshot: &Snapshot) 
 /// The text for a worker without obstacles. The job itself may wait for something else.
 fn able_text(explanation: &Explanation) -> &'static str {
     match explanation.pending {
+        None => "it could take the job, which has its place already",
         _ if !explanation.pauses.is_empty() => "it could take the job once the pause ends",
-        None => "it could take the job, which another worker has",
         Some(PendingReason::Soon) => "it could take the job now",
         Some(_) => "it could take the job, which waits for something else",
     }

@@ -139,13 +139,12 @@ fn nothing_to_repeat(id: JobId, jobs: &[PipelineJob], retries: &Retries) -> Prob
         return Problem::new(Code::NotFinished, detail)
             .hint(format!("retry that batch first: longshore batch {first} retry"));
     }
-    let retried = jobs.iter().find_map(|job| Some((job.job, retries.get(&PredecessorId::Job(job.job))?)));
-    let detail = match retried {
+    let retried = jobs.iter().filter_map(|job| Some((job.job, retries.get(&PredecessorId::Job(job.job))?)));
+    // One that goes on says more than one that has succeeded.
+    let detail = match retried.min_by_key(|(_, (_, state))| state.has_ended()) {
         Some((failed, (PredecessorId::Job(retry), state))) => {
-            let fate = if state.has_ended() { "has succeeded" } else { "has not ended" };
-            format!(
-                "job {failed} was retried as job {retry}, which {fate}; no other job has ended without success"
-            )
+            let end = if state.has_ended() { "has succeeded" } else { "has not ended" };
+            format!("job {failed} was retried as job {retry}, which {end}; no other job is left to repeat")
         }
         _ => "no job of the pipeline has ended without success".to_owned(),
     };
@@ -153,13 +152,24 @@ fn nothing_to_repeat(id: JobId, jobs: &[PipelineJob], retries: &Retries) -> Prob
 }
 
 /// The retries that stand for jobs of a pipeline, and for batches that they come after, each with its state.
-type Retries = BTreeMap<PredecessorId, (PredecessorId, JobState)>;
+pub(crate) type Retries = BTreeMap<PredecessorId, (PredecessorId, JobState)>;
 
 /// The latest retries of jobs and batches that have not succeeded, unless they have ended without success too.
 async fn retries(state: &AppState, jobs: &[PipelineJob]) -> Result<Retries, Problem> {
-    let failed = jobs.iter().filter(|job| has_failed(job.state));
-    let mut open: Vec<(JobId, JobId)> = failed.map(|job| (job.job, job.job)).collect();
+    let failed = jobs.iter().filter(|job| has_failed(job.state)).map(|job| job.job);
     let mut retries = retries_of_batches(state, jobs).await?;
+    retries.extend(retries_of_jobs(state, failed).await?);
+    retries.retain(|_, (_, state)| !has_failed(*state));
+    Ok(retries)
+}
+
+/// The last retry of each of these jobs that was retried: the retry of its retry, and so on.
+pub(crate) async fn retries_of_jobs(
+    state: &AppState,
+    jobs: impl Iterator<Item = JobId>,
+) -> Result<Retries, Problem> {
+    let mut open: Vec<(JobId, JobId)> = jobs.map(|job| (job, job)).collect();
+    let mut retries = Retries::new();
     for _ in 0..RETRIES_FOLLOWED {
         let asked: Vec<JobId> = open.iter().map(|(_, latest)| *latest).collect();
         let found = state.read(move |archive| archive.retries(&asked)).await?;
@@ -175,7 +185,6 @@ async fn retries(state: &AppState, jobs: &[PipelineJob]) -> Result<Retries, Prob
             break;
         }
     }
-    retries.retain(|_, (_, state)| !has_failed(*state));
     Ok(retries)
 }
 

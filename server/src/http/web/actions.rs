@@ -8,6 +8,7 @@ use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
+use protocol::Timestamp;
 use scheduler::pauses::PauseTarget;
 use serde_json::{Value, json};
 
@@ -185,12 +186,15 @@ fn pause_body(fields: &Fields, verb: &str) -> Option<Value> {
     (verb == "pause" && !body.is_empty()).then_some(Value::Object(body))
 }
 
-/// True unless the form changes a pause that has ended, or was replaced, since its page was shown: the change would begin another one. The page
-/// that follows shows how it stands.
+/// True unless the form changes a pause that has ended since its page was shown, or has another end by now: the change would begin a new pause, or
+/// take the end back. The page that follows shows the pause that is in force.
 fn is_still_paused(state: &AppState, fields: &Fields, target: &PauseTarget) -> bool {
-    let shown = field(fields, "since");
-    let now = state.services.engine.snapshot().pauses.get(target).map(|pause| Time(pause.since).to_string());
-    shown.is_empty() || now.as_deref() == Some(shown)
+    let shown = (field(fields, "since").to_owned(), field(fields, "until").to_owned());
+    let text = |at: Timestamp| Time(at).to_string();
+    let snapshot = state.services.engine.snapshot();
+    let now = snapshot.pauses.get(target);
+    let now = now.map(|pause| (text(pause.since), pause.until.map(text).unwrap_or_default()));
+    shown.0.is_empty() || now == Some(shown)
 }
 
 /// `POST /definitions/{name}/{verb}`: pause or resume, of one schedule with the field `schedule`.

@@ -6,6 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use protocol::JobId;
+use scheduler::dependencies::PredecessorId;
 use scheduler::step::PendingReason;
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use super::format::{self, Moment, ShownValue};
 use super::jobs::Row;
 use super::page::{Frame, render};
 use super::usage::{self, Curves};
-use crate::http::api::{self, explain, jobs};
+use crate::http::api::{self, explain, jobs, pipelines};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Attempt, Event, Explanation, FullJob, Job, Timeout, Verdict};
 use crate::http::request::path::Id;
@@ -221,10 +222,9 @@ async fn has_unsuccessful(state: &AppState, full: &FullJob) -> Result<bool, Prob
     let all = near.chain([(full.job.id, &*full.job.state)]);
     let failed: Vec<JobId> =
         all.filter(|(_, state)| is_unsuccessful(state)).map(|(job, _)| JobId(job)).collect();
-    let asked = failed.clone();
-    let retries = state.read(move |archive| archive.retries(&asked)).await?;
-    let stands = |job: &JobId| retries.get(job).is_none_or(|(_, state)| is_unsuccessful(state.name()));
-    Ok(failed.iter().any(stands))
+    let retries = pipelines::retries_of_jobs(state, failed.iter().copied()).await?;
+    let last = |job: &JobId| retries.get(&PredecessorId::Job(*job)).map(|(_, state)| state.name());
+    Ok(failed.iter().any(|job| last(job).is_none_or(is_unsuccessful)))
 }
 
 fn attempt_row(attempt: Attempt) -> AttemptRow {

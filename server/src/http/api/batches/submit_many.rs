@@ -246,11 +246,13 @@ impl Asked {
 
 /// A batch that was just made. Jobs that were `asked` for and are not in it are duplicates.
 pub(super) fn created(state: &AppState, accepted: &Accepted, asked: &Asked) -> shapes::Batch {
+    // The reason is that of the first job; a pause of any of them is worth more.
     let paused = asked.paused_definition(state);
+    let reason = paused.as_ref().map(|_| PendingReason::Paused).or(accepted.pending);
     shapes::Batch {
         duplicates: asked.count.saturating_sub(accepted.count),
         created_at: Some(Time(accepted.created_at)),
-        warning: accepted.pending.and_then(|reason| warning(state, reason, paused.as_deref(), None)),
+        warning: reason.and_then(|reason| warning(state, reason, paused.as_deref(), None)),
         ..batch(accepted.first, accepted.count)
     }
 }
