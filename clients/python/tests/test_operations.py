@@ -38,7 +38,7 @@ class Operations(ClusterCase):
 
     def test_a_definition_is_shown_paused_and_resumed(self) -> None:
         self.assertTrue(self.client.pause_definition("quick", "the database moves"))
-        self.assertFalse(self.client.pause_definition("quick"))
+        self.assertFalse(self.client.pause_definition("quick", "the database moves"))
         (pause,) = self.client.definition("quick")["pauses"]
         self.assertEqual((pause["of"], pause["reason"]), ("definition", "the database moves"))
         job = self.client.submit("quick")
