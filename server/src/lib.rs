@@ -214,7 +214,8 @@ impl Server {
         });
         tokio::spawn(notifications.clone().run(leaving.clone()));
         let retained = catalogue.clone();
-        let access = config.access(listener.address(), handles.cluster, &records, handles.metrics.clone());
+        let (address, metrics, now) = (listener.address(), handles.metrics.clone(), clock::now().utc);
+        let access = config.access(address, handles.cluster, &records, metrics, now)?;
         let services = http::Services {
             engine: handles.handle,
             events: handles.events,

@@ -18,6 +18,7 @@ mod explain;
 mod followed_jobs;
 mod formats;
 mod frozen;
+mod given_tokens;
 mod grep;
 mod hooks;
 mod inherited;

@@ -45,7 +45,7 @@ impl WorkerRow {
     /// Cordons the worker.
     pub(crate) fn set_cordon(&mut self, cordon: Intervention) {
         self.cordoned = true;
-        self.cordon = Some(Intervention::followed_by(self.cordon.take(), cordon));
+        self.cordon = Some(cordon.after(self.cordon.take()));
     }
 }
 

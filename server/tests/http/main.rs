@@ -8,6 +8,7 @@ mod dashboard;
 mod dashboard_attention;
 mod dashboard_definition;
 mod dashboard_forms;
+mod dashboard_job;
 mod dashboard_lists;
 mod definitions;
 mod event_subjects;

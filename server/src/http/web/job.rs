@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::format::{self, Moment, ShownValue};
 use super::jobs::Row;
+use super::output::LastLines;
 use super::page::{Frame, render};
 use super::usage::{self, Curves};
 use crate::http::api::{self, explain, jobs, pipelines};
@@ -75,6 +76,7 @@ struct JobPage {
     args: ShownValue,
     /// The names of its variables.
     variables: ShownValue,
+    last_lines: LastLines,
     input: Option<Document>,
     result: Option<Document>,
     timeout: String,
@@ -98,6 +100,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
     let latest = record.row.attempt.as_ref();
     let curve =
         latest.map(|it| api::usage::curve(&state, it.number, AttemptKey { job: JobId(id), fence: it.fence }));
+    let last_lines = LastLines::of(&state, &record).await;
     let full = state.full_job(record).await;
     let members = match &full.job.members {
         Some(_) => members_of(&state, JobId(id)).await?,
@@ -129,6 +132,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
             .collect(),
         args: ShownValue::of(full.args.join(" ")),
         variables: ShownValue::of(full.environment.join(", ")),
+        last_lines,
         input: full.input.as_ref().map(document),
         result: full.result.as_ref().map(document),
         asks_for: full.job.asks_for_in_words(),

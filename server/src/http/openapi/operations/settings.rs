@@ -15,7 +15,10 @@ use crate::http::request::pause::PauseBody;
 pub(super) fn definitions() -> Vec<Operation> {
     vec![
         Operation::get("/api/definitions", "definitions", "list_definitions", "List the definitions")
-            .takes(&[query("tag", Kind::Text("nightly"), "Only those with this tag.")])
+            .takes(&[
+                query("tag", Kind::Text("nightly"), "Only those with this tag."),
+                query("last_ended", Kind::Switch, "Each with the job that ended last."),
+            ])
             .answers(200, "The definitions, by name.", vec![list::<shapes::Definition>(definition())])
             .with_headers(&[("longshore-definitions-revision", "The revision of all definitions.")]),
         Operation::get("/api/definitions/{name}", "definitions", "get_definition", "Look at a definition with its schedules")
