@@ -120,13 +120,17 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         vec![
             batch.id.to_string(),
             batch.name.clone().unwrap_or_default(),
+            batch.definitions_text(),
             state_text(batch),
             format!("{}/{}", batch.ended(), batch.count),
             batch.counts.failures().to_string(),
             view::since(batch.created_at, now),
         ]
     };
-    screen::table(&[">ID", "NAME", "STATE", ">ENDED", ">FAILED", "AGE"], batches.iter().map(row).collect())
+    screen::table(
+        &[">ID", "NAME", "DEFINITION", "STATE", ">ENDED", ">FAILED", "AGE"],
+        batches.iter().map(row).collect(),
+    )
 }
 
 /// Prints the output of all members until the batch has ended.
@@ -253,6 +257,7 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
     screen::fields(&[
         ("batch", batch.id.to_string()),
         ("name", batch.name.clone().unwrap_or_default()),
+        ("definition", batch.definitions_text()),
         ("retry of", batch_text(batch.retry_of)),
         ("retried as", batch_text(batch.retried_as)),
         ("state", state_text(batch)),
