@@ -35,6 +35,7 @@ mod limits;
 mod logging;
 mod logs;
 mod man;
+mod new_job;
 mod notify;
 mod outage;
 mod overrides;

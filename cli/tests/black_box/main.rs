@@ -28,6 +28,7 @@ mod last_backup;
 mod lists;
 mod logging;
 mod metrics;
+mod new_jobs;
 mod notify;
 mod operator_reasons;
 mod operators;
