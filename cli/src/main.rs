@@ -32,6 +32,7 @@ mod job_verbs;
 mod jobs;
 mod join;
 mod limits;
+mod local_time;
 mod logging;
 mod logs;
 mod man;

@@ -28,6 +28,7 @@ use crate::{batches, definitions, duration, view};
   longshore run resize -p size=640 -p mode=fast   give it parameters
   longshore run report --wait=10m -e MONTH=3      wait at most ten minutes
   longshore run report --delay 10m                start it in ten minutes
+  longshore run report --at 18:30                 start it at half past six by the clock here
   longshore run load --after 12 --after 13        start it when both jobs have succeeded
   longshore run report --after batch:100:ended    start it when all members of batch 100 have ended
   longshore run clean-up --on web-3               on this worker
@@ -188,7 +189,7 @@ pub(crate) async fn describe_params(flags: Flags) -> anyhow::Result<()> {
 }
 
 /// Checks an instant. The text itself is sent, because the server says which instants it takes.
-pub(crate) fn instant(text: &str) -> Result<String, String> {
+fn instant(text: &str) -> Result<String, String> {
     match text.parse::<jiff::Timestamp>() {
         Ok(_) => Ok(text.to_owned()),
         Err(_) => Err("write an instant with its zone, such as 2026-03-01T09:30:00Z".to_owned()),

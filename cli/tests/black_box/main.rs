@@ -26,6 +26,7 @@ mod job_verbs;
 mod keys;
 mod last_backup;
 mod lists;
+mod local_times;
 mod logging;
 mod metrics;
 mod new_jobs;
