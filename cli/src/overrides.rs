@@ -30,7 +30,7 @@ pub(crate) struct Overrides {
     /// Start it no earlier than this time: 18:30 (the next one), "2026-03-01 18:30", or with its zone 2026-03-01T18:30:00Z.
     #[arg(long, value_name = "TIME", conflicts_with = "delay")]
     at: Option<String>,
-    /// The zone of a time without one, such as Europe/Berlin [default: that of this machine].
+    /// The zone of a time that names none, such as Europe/Berlin [default: that of this machine].
     #[arg(long, value_name = "ZONE", requires = "at")]
     timezone: Option<String>,
     /// Start it no earlier than this long after it was accepted: 250ms, 90s, 1h30m.

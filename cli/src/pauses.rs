@@ -51,7 +51,7 @@ pub(crate) struct PauseFlags {
     /// The pause ends by itself at this time, within 366 days: 18:30 (the next one), "2026-12-01 06:00", or with its zone 2026-12-01T06:00Z.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// The zone of a time without one, such as Europe/Berlin [default: that of this machine].
+    /// The zone of a time that names none, such as Europe/Berlin [default: that of this machine].
     #[arg(long, value_name = "ZONE", requires = "until")]
     timezone: Option<String>,
     /// Why; kept with your name and the time, and shown wherever the pause is. A later pause of the same replaces the end, the name and the reason, also by none.

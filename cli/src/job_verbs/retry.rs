@@ -26,13 +26,14 @@ use crate::{jobs, view, wait};
   longshore retry 12 --clear input --clear params.size  without its input and this parameter
   longshore retry 12 --on web-4                         on another worker than the one that it asked for
   longshore retry 12 --members failed                   of a job on several workers: those that did not succeed
-  longshore retry 12 --follow                           print the output; exit with the exit code of the new job
-  longshore retry 12 13 14 --wait=10m                   wait for the ends of the new jobs, at most ten minutes
+  longshore retry 12 --follow                           print its output; exit with its exit code
+  longshore retry 12 13 14 --wait=10m                   wait for all ends, at most ten minutes
   longshore retry --name resize --ended-since 1h        counts them, asks, and retries them
 
-The exit code of --follow and --wait is as of 'longshore run': the container's, and 0 after any success; 1 if the job ended without
-one, or if the time of --wait is up. With several ids --wait prints a line at each end, and the exit code is that of the first new
-job that did not succeed. Ctrl-C does not stop the jobs.
+With --follow and --wait the exit code is that of 'longshore run': the container's, and 0 after any
+success; 1 if the new job ended without one, or if the time of --wait is up. With several ids --wait
+prints a line at each end. The exit code is then that of the first new job that did not succeed, else
+that of the first refusal. Ctrl-C does not stop the jobs.
 
 The definition is used as it is now; --revision original uses the one that the job was made with.
 Flags that change the new jobs are for jobs that are given by id. Parameters, variables and labels replace those of the same name.")]
