@@ -75,6 +75,11 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
     assert_eq!(load["result"], ends);
     let batch = api.get("/api/batches/6").await;
     assert_eq!((&batch["state"], &batch["skipped"]), (&json!("succeeded"), &json!(1)), "{batch}");
+    assert_eq!(
+        (&batch["definition"], &batch["definitions_differ"]),
+        (&json!("check"), &json!(true)),
+        "{batch}"
+    );
     let alarm =
         json!([{"name": "extract"}, {"name": "alarm", "after": [{"name": "extract", "outcome": "failed"}]}]);
     fs::write(&file, alarm.to_string()).unwrap();

@@ -111,6 +111,7 @@ async fn the_bar_of_a_batch_shows_what_became_of_its_members() {
             "<a class=\"bad\" href=\"/jobs?batch=1&#38;state=failed%2Cexpired%2Clost\">1 failed</a>",
             "<span>5 wait</span>",
             "4 of 10 members have ended",
+            "<dt>Definition</dt><dd><a href=\"/definitions/resize\">resize</a></dd>",
         ],
     );
 }

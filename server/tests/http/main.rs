@@ -21,6 +21,7 @@ mod fleet;
 mod guards;
 mod jobs;
 mod list;
+mod metrics;
 mod narrowing;
 mod notifications;
 mod openapi;

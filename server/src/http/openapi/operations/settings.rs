@@ -214,8 +214,14 @@ pub(super) fn server() -> Vec<Operation> {
         ),
         Operation::get("/metrics", "server", "get_metrics", "Metrics for Prometheus").answers(
             200,
-            "The metrics.",
-            vec![text("application/openmetrics-text", "longshore_jobs_total 3\n# EOF\n")],
+            "The metrics. In OpenMetrics if `Accept` asks for it.",
+            vec![
+                text("text/plain", "# TYPE longshore_jobs_live gauge\nlongshore_jobs_live 3\n"),
+                text(
+                    "application/openmetrics-text",
+                    "# TYPE longshore_jobs_live gauge\nlongshore_jobs_live 3\n# EOF\n",
+                ),
+            ],
         ),
         Operation::get("/problems/{code}", "server", "get_problem_page", "The page of a problem").answers(
             200,
