@@ -40,7 +40,8 @@ use crate::{batches, definitions, duration, view};
   longshore run resize --each jobs.csv            several parameters a line, named by the header
   longshore run report --as-scheduled             run it now, as its schedule would
 
-With --follow and --wait the exit code is the container's, and 0 after any success; 1 if it ended without one (cancelled, lost, …).
+With --follow and --wait the exit code is the container's, also of one that was stopped (143 after SIGTERM), and 0 after any success;
+1 if the job ended without one (cancelled before its start, lost, …).
 It is 1 as well when the time of --wait is up, and 6 when the server was away for 15 minutes: the job goes on.
 Ctrl-C does not stop the job: use 'longshore cancel'.")]
 pub(crate) struct Flags {
