@@ -36,6 +36,7 @@ fn text(state: &AppState) -> String {
         jobs_file_is_refused: services.reloader.refusal().is_some(),
         certificate_expires: services.certificate.as_ref().map(CertificateExpiry::not_after),
         last_backup: services.storage.last_backup(),
+        failed_backup: services.storage.failed_backup(),
         token_expires: services.records.tokens.expiring(now).first().map(|(end, _)| *end),
     };
     services.metrics.scrape(&facts)
