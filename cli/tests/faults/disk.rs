@@ -180,7 +180,14 @@ async fn backup_onto_a_full_disk_names_the_target_and_is_shown_by_doctor() {
     for size in [64 << 10, SMALL] {
         let mount = format!("mount -t tmpfs -o size={size} none {} && exec \"$@\"", target.display());
         let mut command = std::process::Command::new(&through[0]);
-        command.args(&through[1..]).args(["sh", "-c", &mount, "sh", env!("CARGO_BIN_EXE_longshore"), "backup"]);
+        command.args(&through[1..]).args([
+            "sh",
+            "-c",
+            &mount,
+            "sh",
+            env!("CARGO_BIN_EXE_longshore"),
+            "backup",
+        ]);
         let output = command.arg("--data").arg(&data).arg("--to").arg(&to).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         let expected = format!("error: the disk of {}, the target of the backup, is full", to.display());

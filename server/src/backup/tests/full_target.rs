@@ -15,7 +15,7 @@ async fn the_error_names_the_target_that_is_full_or_cannot_be_written() {
         // The backup makes it again.
         std::fs::create_dir(&draft).unwrap();
         let disk = Disk::at(&draft).unwrap();
-        disk.fail(fault);
+        disk.fail(fault, 0);
         let refusal = refusal(take(&stage.data(), &to, false));
         assert!(refusal.starts_with(&expected), "{refusal}");
         assert!(!to.exists() && !draft.exists(), "nothing is left of it");

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use crate::clock;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
-use crate::listener::expiry::CertificateExpiry;
+use crate::listener::tls_status::TlsStatus;
 use crate::metrics::ScrapeFacts;
 
 pub(crate) async fn scrape(State(state): State<Arc<AppState>>) -> Result<Response, Problem> {
@@ -34,7 +34,7 @@ fn text(state: &AppState) -> String {
         log_segments: (segments.len() + 1, sealed_bytes + services.logs.growing_bytes()),
         storage_is_low: services.storage.is_low(),
         jobs_file_is_refused: services.reloader.refusal().is_some(),
-        certificate_expires: services.certificate.as_ref().map(CertificateExpiry::not_after),
+        certificate_expires: services.tls.as_ref().and_then(TlsStatus::not_after),
         last_backup: services.storage.last_backup(),
         failed_backup: services.storage.failed_backup(),
         token_expires: services.records.tokens.expiring(now).first().map(|(end, _)| *end),
