@@ -16,8 +16,8 @@ use crate::server::DataArgs;
   longshore backup --data /var/lib/longshore --to /backup/longshore-$(date +%F)
   longshore backup --data /var/lib/longshore --to /backup/longshore --force
 
-Run it on the server's machine, as the server's user. The server shows its time and size as a
-metric, also the time of a failed one; 'longshore doctor' its age, and why the last one failed. jobs.yaml and token files are not included.
+Run it on the server's machine, as the server's user. The server's metrics and 'longshore doctor'
+show the last one, and one that failed after it. jobs.yaml and token files are not included.
 Restore it with 'longshore restore'.")]
 pub(crate) struct Flags {
     #[command(flatten)]

@@ -40,7 +40,7 @@ async fn a_backup_is_shown_by_the_running_server_and_by_doctor() {
     assert_eq!(fs::read(cluster.path("data/last-backup.json")).unwrap(), before);
     assert!(metric("longshore_last_backup_failed_timestamp_seconds").await >= at);
     let told = doctor();
-    assert!(told.starts_with("FAIL") && told.contains("has a backup already"), "{told}");
+    assert!(told.starts_with("fail") && told.contains("has a backup already"), "{told}");
     assert_eq!(cluster.run_cli(&["backup", "--data", &data, "--to", &to, "--force"]).0, 0);
     assert_eq!(metric("longshore_last_backup_failed_timestamp_seconds").await, 0);
     assert!(doctor().starts_with("ok"), "{}", doctor());

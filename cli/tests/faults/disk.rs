@@ -194,7 +194,7 @@ async fn backup_onto_a_full_disk_names_the_target_and_is_shown_by_doctor() {
         assert!(output.status.code() == Some(1) && told.starts_with(&expected), "{told}");
         let (_, told) = cluster.run_cli(&["doctor", "--data", data.to_str().unwrap()]);
         let line = told.lines().find(|line| line.contains(" backup ")).unwrap();
-        assert!(line.starts_with("FAIL") && line.contains("the target of the backup, is full"), "{line}");
+        assert!(line.starts_with("fail") && line.contains("the target of the backup, is full"), "{line}");
     }
 }
 
