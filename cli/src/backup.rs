@@ -57,7 +57,7 @@ pub(crate) fn backup(flags: Flags) -> anyhow::Result<()> {
     ))
 }
 
-/// Leaves a trace of a failed backup in the data directory: a timer that runs the command may be the only one who reads its error.
+/// Records a failed backup in the data directory, because nobody may read the error of a command that a timer runs.
 fn record_failure(failure: &anyhow::Error, data: &Path, to: &Path) {
     if let Err(error) = FailedBackup::now(&failure.to_string(), to).write(data) {
         let why = format!("{:#}", anyhow::Error::new(error));

@@ -18,24 +18,26 @@ use crate::screen;
 /// There is no certificate or no authority to go on from.
 pub(super) fn to_keep(flags: &Flags) -> anyhow::Result<Vec<String>> {
     let (certificate, authority) = (flags.dir.join(SERVER), flags.ca_dir().join(AUTHORITY));
-    let refuse = |text: String| {
-        let hint = "name the server with --host, for example --host jobs.example";
-        Err(Failure::new(Exit::Usage, text).hint(hint).into())
-    };
+    let refuse = |text: String, hint: &str| Err(Failure::new(Exit::Usage, text).hint(hint).into());
     // A new authority is trusted by nobody yet: that is no renewal.
-    for path in [&certificate, &authority] {
+    for (path, hint) in [(&certificate, NAME_HOST), (&authority, NAME_AUTHORITY)] {
         if !path.exists() {
-            return refuse(format!(
-                "without --host there is nothing to renew: {} does not exist",
-                path.display()
-            ));
+            let text = format!("without --host there is nothing to renew: {} does not exist", path.display());
+            return refuse(text, hint);
         }
     }
     match in_file(&certificate)? {
         Some(names) => Ok(names),
-        None => refuse(format!("{} is no certificate whose names can be kept", certificate.display())),
+        None => {
+            let text = format!("{} is no certificate whose names can be kept", certificate.display());
+            refuse(text, NAME_HOST)
+        }
     }
 }
+
+const NAME_HOST: &str = "name the server with --host, for example --host jobs.example";
+const NAME_AUTHORITY: &str =
+    "name the directory of its authority with --ca-dir, or make a new one with --host";
 
 /// The names in the present certificate that these do not have; none if there is no certificate that can be read.
 pub(super) fn dropped(flags: &Flags) -> anyhow::Result<Vec<String>> {
@@ -59,7 +61,7 @@ pub(super) fn warn(dropped: &[String], flags: &Flags) {
     }
     words.extend(["--days".to_owned(), flags.days.to_string()]);
     screen::note(&format!(
-        "warning: the certificate does not name {} any more: workers and clients that use such a name refuse the server; to keep it: {}",
+        "warning: the certificate does not name {} any more: workers and clients that use such a name refuse the server; to keep them: {}",
         dropped.join(", "),
         shell_join(&words)
     ));

@@ -64,7 +64,7 @@ impl LastBackup {
 pub struct FailedBackup {
     /// When it failed.
     pub failed_at: Time,
-    /// The error, up to [`REASON_CHARS_MAX`] characters.
+    /// The error, cut to 400 characters.
     pub reason: String,
     /// The directory that it should have made.
     pub to: String,
