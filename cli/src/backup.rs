@@ -1,8 +1,8 @@
 //! `longshore backup`: copies the data directory of a server, which may be running.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use server::backup::{self, LastBackup};
+use server::backup::{self, FailedBackup, LastBackup};
 
 use crate::args::OutputArgs;
 use crate::failure::{Exit, Failure};
@@ -16,8 +16,8 @@ use crate::server::DataArgs;
   longshore backup --data /var/lib/longshore --to /backup/longshore-$(date +%F)
   longshore backup --data /var/lib/longshore --to /backup/longshore --force
 
-Run it on the server's machine, as the server's user. The server shows its time and size as a
-metric, and 'longshore doctor' its age. jobs.yaml and token files are not included.
+Run it on the server's machine, as the server's user. The server's metrics and 'longshore doctor'
+show the last one, and one that failed after it. jobs.yaml and token files are not included.
 Restore it with 'longshore restore'.")]
 pub(crate) struct Flags {
     #[command(flatten)]
@@ -35,7 +35,9 @@ pub(crate) struct Flags {
 /// Takes a backup and prints its contents.
 pub(crate) fn backup(flags: Flags) -> anyhow::Result<()> {
     let data = flags.data.directory();
-    let manifest = backup::take(&data, &flags.to, flags.force).map_err(failure_from)?;
+    let manifest = backup::take(&data, &flags.to, flags.force)
+        .map_err(failure_from)
+        .inspect_err(|failure| record_failure(failure, &data, &flags.to))?;
     if let Err(error) = LastBackup::of(&manifest, &flags.to).write(&data) {
         let why = format!("{:#}", anyhow::Error::new(error));
         screen::note(&format!(
@@ -55,14 +57,22 @@ pub(crate) fn backup(flags: Flags) -> anyhow::Result<()> {
     ))
 }
 
+/// Records a failed backup in the data directory, because nobody may read the error of a command that a timer runs.
+fn record_failure(failure: &anyhow::Error, data: &Path, to: &Path) {
+    if let Err(error) = FailedBackup::now(&failure.to_string(), to).write(data) {
+        let why = format!("{:#}", anyhow::Error::new(error));
+        screen::note(&format!(
+            "warning: the failure is not recorded: {why}; no metric and no line of longshore doctor shows it"
+        ));
+    }
+}
+
 /// Converts a backup error into a failure with its exit code.
 pub(crate) fn failure_from(error: backup::BackupError) -> anyhow::Error {
     let exit = match error {
         backup::BackupError::Occupied(_) => Exit::Conflict,
         backup::BackupError::NoBackup(_) => Exit::NotFound,
-        backup::BackupError::Damaged(_) | backup::BackupError::Store(_) | backup::BackupError::Io { .. } => {
-            Exit::Failed
-        }
+        _ => Exit::Failed,
     };
     let text = format!("{:#}", anyhow::Error::new(error));
     Failure::new(exit, text).into()

@@ -1,5 +1,7 @@
 //! `longshore cert`: certificates for the server and for clients, signed by a certificate authority of one's own.
 
+mod names;
+
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -23,19 +25,22 @@ use crate::screen;
 /// Make certificates for the server and for clients, and a certificate authority that signs them.
 ///
 /// For sites without a certificate authority. Workers and commands trust the authority with --ca-file. A directory that has one
-/// already keeps it: the command only renews the certificates, and running servers and workers notice that.
+/// already keeps it: the command only renews the certificates, and running servers and workers notice that. Without --host the server's
+/// certificate keeps its names.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore cert --host jobs.example --host 10.0.0.5
   longshore server --tls-cert tls/server.pem --tls-key tls/server-key.pem
   longshore worker --server https://jobs.example:8080 --ca-file ca.pem
+  longshore cert --dir tls                          renew the server's certificate, with its names
   longshore cert --client anna                      client-anna.pem, for --tls-client-cert
   longshore cert --host jobs.example --dir tls --ca-dir ca --ca-copy tls/ca.pem
 
 Give ca.pem to workers and users. ca-key.pem signs certificates: keep it where only you can read it.")]
 pub(crate) struct Flags {
-    /// Name or IP address by which clients reach the server. May be repeated; localhost and 127.0.0.1 are always added.
-    #[arg(long, value_name = "HOST", required_unless_present = "client", value_delimiter = ',')]
+    /// Name or IP address by which clients reach the server. May be repeated; localhost and 127.0.0.1 are always added
+    /// [default: the names of the certificate in --dir].
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
     host: Vec<String>,
     /// Name of a worker or user that gets a certificate to show to the server: client-NAME.pem and client-NAME-key.pem. May be repeated.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -54,17 +59,28 @@ pub(crate) struct Flags {
     days: u16,
 }
 
+impl Flags {
+    /// The directory of the authority.
+    fn ca_dir(&self) -> &PathBuf {
+        self.ca_dir.as_ref().unwrap_or(&self.dir)
+    }
+}
+
 /// Makes the certificates.
 pub(crate) fn cert(flags: &Flags) -> anyhow::Result<()> {
     let today = Zoned::now().date();
     // A wrong name is refused before anything is made.
-    let hosts = Some(&flags.host).filter(|hosts| !hosts.is_empty());
-    let server = hosts.map(|hosts| server_params(hosts, today, flags.days)).transpose()?;
+    let (hosts, dropped) = match (flags.host.is_empty(), flags.client.is_empty()) {
+        (true, true) => (Some(names::to_keep(flags)?), Vec::new()),
+        (true, false) => (None, Vec::new()),
+        (false, _) => (Some(flags.host.clone()), names::dropped(flags)?),
+    };
+    let server = hosts.as_ref().map(|hosts| server_params(hosts, today, flags.days)).transpose()?;
     let mut clients = Vec::new();
     for name in &flags.client {
         clients.push((name, client_params(name, today, flags.days)?));
     }
-    let ca_dir = flags.ca_dir.as_ref().unwrap_or(&flags.dir);
+    let ca_dir = flags.ca_dir();
     for dir in [&flags.dir, ca_dir] {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     }
@@ -77,6 +93,7 @@ pub(crate) fn cert(flags: &Flags) -> anyhow::Result<()> {
     }
     if let Some(params) = server {
         authority.issue(params, flags, SERVER, SERVER_KEY)?;
+        names::warn(&dropped, flags);
     }
     for (name, params) in clients {
         let files = (format!("client-{name}.pem"), format!("client-{name}-key.pem"));

@@ -187,29 +187,25 @@ impl Found<'_> {
             ParseError::File(Failure::new(Exit::Usage, text).hint("check --config or LONGSHORE_CONFIG"))
         })?;
         let mut added = FileArguments::default();
-        let mut faults = Vec::new();
-        match file::read(&text) {
-            Ok(settings) => {
-                for setting in settings {
-                    match self.words(&setting) {
-                        Ok((argument, words)) => {
-                            let origin = format!("{shown}:{}", setting.at.line);
-                            if self.is_overruled(argument) {
-                                added.overridden.extend(self.overridden(argument, &setting, origin));
-                            } else {
-                                added.origins.extend(argument.get_long().map(|it| (it.to_owned(), origin)));
-                                added.words.extend(words.into_iter().map(OsString::from));
-                            }
-                        }
-                        Err(fault) => faults.push(fault),
+        let file::Parsed { settings, mut faults } = file::read(&text);
+        for setting in settings {
+            match self.words(&setting) {
+                Ok((argument, words)) => {
+                    let origin = format!("{shown}:{}", setting.at.line);
+                    if self.is_overruled(argument) {
+                        added.overridden.extend(self.overridden(argument, &setting, origin));
+                    } else {
+                        added.origins.extend(argument.get_long().map(|it| (it.to_owned(), origin)));
+                        added.words.extend(words.into_iter().map(OsString::from));
                     }
                 }
+                Err(fault) => faults.push(fault),
             }
-            Err(fault) => faults.push(fault),
         }
         if faults.is_empty() {
             return Ok(added);
         }
+        faults.sort_by_key(|fault| fault.at);
         for Fault { at, code, text } in &faults {
             screen::note_lines(&format!("{shown}:{at}: {code}: {text}"));
         }

@@ -107,7 +107,7 @@ async fn serve(directory: &Path) -> axum::Router {
         notifications: Arc::new(notifications),
         base_path: String::new(),
         storage: Storage::of(directory),
-        certificate: None,
+        tls: None,
         body_bytes_max: BODY_BYTES_MAX,
         intervals: Intervals::default(),
         leaving: CancellationToken::new(),

@@ -144,7 +144,7 @@ impl Server {
         let records = records.map_err(ServerError::Tokens)?.with_workers(handles.workers.clone());
         let records = Arc::new(records.with_retention_time(retention_time.clone()));
         let tls = config.tls.clone().map(Tls::load).transpose()?;
-        let certificate = tls.as_ref().and_then(Tls::expiry);
+        let tls_status = tls.as_ref().map(Tls::status);
         let mut listener = Listener::bind(config.listen, connections(&config)).await?;
         if let Some(tls) = tls {
             listener = listener.with_tls(tls);
@@ -233,7 +233,7 @@ impl Server {
             notifications,
             base_path: config.base_path.to_string(),
             storage: storage.clone(),
-            certificate,
+            tls: tls_status,
             body_bytes_max: http::BODY_BYTES_MAX,
             leaving: leaving.clone(),
         };

@@ -7,12 +7,13 @@
 //! get [`Limits::drain_timeout`] to finish.
 
 pub mod client_certificates;
-pub mod expiry;
+mod expiry;
 mod heads;
 mod lingering;
 mod port;
 pub mod tls;
 pub mod tls_files;
+pub mod tls_status;
 mod unauthenticated;
 mod write_timeout;
 

@@ -11,23 +11,29 @@ use std::time::Duration;
 use protocol::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use crate::backup::LastBackup;
+use crate::backup::{BackupError, FailedBackup, LastBackup};
 
 /// The file system of the data directory at the last measurement.
 #[derive(Debug)]
 pub struct Storage {
     directory: PathBuf,
     low: AtomicBool,
-    /// The record of the last backup could not be read the last time.
+    /// The record of the last complete backup could not be read the last time.
     backup_unreadable: AtomicBool,
+    /// Likewise that of the last failed one.
+    failure_unreadable: AtomicBool,
 }
 
 impl Storage {
     /// Watches the file system of this directory; it counts as having room until the first measurement.
     #[must_use]
     pub fn of(directory: &Path) -> Arc<Self> {
-        let (low, backup_unreadable) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { directory: directory.to_owned(), low, backup_unreadable })
+        Arc::new(Self {
+            directory: directory.to_owned(),
+            low: AtomicBool::new(false),
+            backup_unreadable: AtomicBool::new(false),
+            failure_unreadable: AtomicBool::new(false),
+        })
     }
 
     /// True if new jobs are to be refused.
@@ -47,19 +53,15 @@ impl Storage {
     /// tell which. Blocks on the disk.
     #[must_use]
     pub fn last_backup(&self) -> Option<(Timestamp, u64)> {
-        let read = LastBackup::read(&self.directory);
-        let was_unreadable = self.backup_unreadable.swap(read.is_err(), Ordering::Relaxed);
-        // Each scrape reads it, so an error is logged once.
-        if let Err(error) = &read
-            && !was_unreadable
-        {
-            tracing::error!(
-                error = error as &dyn std::error::Error,
-                "cannot read the record of the last backup; its metric is 0 and its alert is off: the next longshore backup writes it again"
-            );
-        }
-        let last = read.ok().flatten()?;
+        let last = noted(LastBackup::read(&self.directory), &self.backup_unreadable)?;
         Some((last.made_at.0, last.bytes))
+    }
+
+    /// The time of the last failed backup, if no complete one followed; none as well if its record cannot be used. Blocks on the disk.
+    #[must_use]
+    pub fn failed_backup(&self) -> Option<Timestamp> {
+        let failed = noted(FailedBackup::read(&self.directory), &self.failure_unreadable)?;
+        Some(failed.failed_at.0)
     }
 
     /// Stores a measurement in bytes and logs a change.
@@ -103,6 +105,20 @@ impl Storage {
         self.note(if is_laid { free } else { free.saturating_sub(reserve(total)) }, total);
         Ok(())
     }
+}
+
+/// The record of a backup. Each scrape reads it, so an error is logged once.
+fn noted<T>(read: Result<Option<T>, BackupError>, unreadable: &AtomicBool) -> Option<T> {
+    let was_unreadable = unreadable.swap(read.is_err(), Ordering::Relaxed);
+    if let Err(error) = &read
+        && !was_unreadable
+    {
+        tracing::error!(
+            error = error as &dyn std::error::Error,
+            "cannot read the record of the last backup; its metric is 0 and its alert is off: the next longshore backup writes it again"
+        );
+    }
+    read.ok().flatten()
 }
 
 /// The error text for a start on a full disk, with the remedy.

@@ -1,6 +1,7 @@
 //! Parser of the settings file: a map of scalars and lists of scalars, each with its position.
 //!
-//! The meaning of keys and values is checked elsewhere. A YAML syntax error ends the parsing, because later errors would be guesses.
+//! The meaning of keys and values is checked elsewhere. A key or value of the wrong kind does not end the parsing. A YAML syntax error does,
+//! because later errors would be guesses.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::fmt;
 use serde_yaml::granit_parser::{Event, Marker, Options, Parser, ScalarStyle, StrInput};
 
 /// Line and column in the file, both from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) line: usize,
     column: usize,
@@ -47,26 +48,23 @@ impl fmt::Display for Value {
     }
 }
 
+/// The settings of a file that can be used, and its faults.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    pub(super) settings: Vec<Setting>,
+    pub(super) faults: Vec<Fault>,
+}
+
 /// Parses the text of a settings file.
-///
-/// # Errors
-/// The text is not YAML, or not a flat map.
-pub(super) fn read(text: &str) -> Result<Vec<Setting>, Fault> {
+pub(super) fn read(text: &str) -> Parsed {
     let mut options = Options::default();
     options.set_emit_comments(false);
     let mut events = Events { parser: Parser::new_from_str_with_options(text, options) };
-    let settings = match events.next()? {
-        None => Vec::new(),
-        Some((Event::MappingStart(..), _)) => events.settings()?,
-        Some((Event::Scalar(text, ScalarStyle::Plain, ..), _)) if is_nothing(&text) => Vec::new(),
-        Some((_, at)) => {
-            return Err(fault(at, "expected_map", "write settings as \"name: value\", a line each"));
-        }
-    };
-    match events.next()? {
-        None => Ok(settings),
-        Some((_, at)) => Err(fault(at, "yaml_syntax", "the file must hold one YAML document")),
+    let mut parsed = Parsed::default();
+    if let Err(fault) = events.document(&mut parsed) {
+        parsed.faults.push(fault);
     }
+    parsed
 }
 
 struct Events<'t> {
@@ -87,8 +85,22 @@ impl<'t> Events<'t> {
         Ok(None)
     }
 
-    fn settings(&mut self) -> Result<Vec<Setting>, Fault> {
-        let mut settings = Vec::new();
+    fn document(&mut self, parsed: &mut Parsed) -> Result<(), Fault> {
+        match self.next()? {
+            None => return Ok(()),
+            Some((Event::MappingStart(..), _)) => self.settings(parsed)?,
+            Some((Event::Scalar(text, ScalarStyle::Plain, ..), _)) if is_nothing(&text) => {}
+            Some((_, at)) => {
+                return Err(fault(at, "expected_map", "write settings as \"name: value\", a line each"));
+            }
+        }
+        match self.next()? {
+            None => Ok(()),
+            Some((_, at)) => Err(fault(at, "yaml_syntax", "the file must hold one YAML document")),
+        }
+    }
+
+    fn settings(&mut self, parsed: &mut Parsed) -> Result<(), Fault> {
         let mut lines: HashMap<String, usize> = HashMap::new();
         while let Some((event, at)) = self.next()? {
             let key = match event {
@@ -96,17 +108,26 @@ impl<'t> Events<'t> {
                 Event::Scalar(key, ..) => key.into_owned(),
                 _ => return Err(fault(at, "yaml_syntax", "a key must be plain text")),
             };
-            if let Some(line) = lines.insert(key.clone(), at.line) {
-                return Err(fault(at, "duplicate_key", format!("it was first defined at line {line}")));
+            let earlier = lines.insert(key.clone(), at.line);
+            let value = self.value(at)?;
+            match (earlier, value) {
+                (Some(line), _) => {
+                    let text = format!("it was first defined at line {line}");
+                    parsed.faults.push(fault(at, "duplicate_key", text));
+                }
+                (None, Ok((value, value_at))) => parsed.settings.push(Setting { key, at, value, value_at }),
+                (None, Err(fault)) => parsed.faults.push(fault),
             }
-            let (value, value_at) = self.value(at)?;
-            settings.push(Setting { key, at, value, value_at });
         }
-        Ok(settings)
+        Ok(())
     }
 
-    fn value(&mut self, key_at: Place) -> Result<(Value, Place), Fault> {
-        match self.next()? {
+    /// The value of a key, or why it is none; read to its end in both cases.
+    ///
+    /// # Errors
+    /// The text is not YAML.
+    fn value(&mut self, key_at: Place) -> Result<Result<(Value, Place), Fault>, Fault> {
+        Ok(match self.next()? {
             Some((Event::Scalar(text, style, ..), at)) => match style {
                 ScalarStyle::Plain if is_nothing(&text) => Err(fault(
                     key_at,
@@ -115,22 +136,47 @@ impl<'t> Events<'t> {
                 )),
                 _ => Ok((Value::Scalar(text.into_owned()), at)),
             },
-            Some((Event::SequenceStart(..), at)) => Ok((Value::List(self.words()?), at)),
-            Some((_, at)) => Err(fault(at, "invalid_value", NEITHER)),
+            Some((Event::SequenceStart(..), at)) => self.words()?.map(|words| (Value::List(words), at)),
+            Some((event, at)) => {
+                self.skip(&event)?;
+                Err(fault(at, "invalid_value", NEITHER))
+            }
             None => Err(fault(key_at, "invalid_value", NEITHER)),
-        }
+        })
     }
 
-    fn words(&mut self) -> Result<Vec<String>, Fault> {
-        let mut words = Vec::new();
+    /// Skips the rest of a map or list that began with this event.
+    fn skip(&mut self, begun: &Event<'_>) -> Result<(), Fault> {
+        let mut depth = depth_change(begun);
+        while depth > 0 {
+            let Some((event, _)) = self.next()? else { break };
+            depth += depth_change(&event);
+        }
+        Ok(())
+    }
+
+    fn words(&mut self) -> Result<Result<Vec<String>, Fault>, Fault> {
+        let (mut words, mut wrong) = (Vec::new(), None);
         while let Some((event, at)) = self.next()? {
             match event {
                 Event::SequenceEnd => break,
                 Event::Scalar(text, ..) => words.push(text.into_owned()),
-                _ => return Err(fault(at, "invalid_value", NEITHER)),
+                event => {
+                    self.skip(&event)?;
+                    wrong.get_or_insert_with(|| fault(at, "invalid_value", NEITHER));
+                }
             }
         }
-        Ok(words)
+        Ok(wrong.map_or(Ok(words), Err))
+    }
+}
+
+/// How many levels deeper the parser is after this event.
+fn depth_change(event: &Event<'_>) -> i32 {
+    match event {
+        Event::MappingStart(..) | Event::SequenceStart(..) => 1,
+        Event::MappingEnd | Event::SequenceEnd => -1,
+        _ => 0,
     }
 }
 
@@ -161,12 +207,14 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> String {
-        read(text).map_or_else(|it| format!("{} {}", it.at, it.code), |it| format!("{} settings", it.len()))
+        let parsed = read(text);
+        let faults: Vec<_> = parsed.faults.iter().map(|it| format!("{} {}", it.at, it.code)).collect();
+        if faults.is_empty() { format!("{} settings", parsed.settings.len()) } else { faults.join(", ") }
     }
 
     #[test]
     fn words_are_taken_as_they_are_written_and_keep_their_lines() {
-        let settings = read("# ours\nslots: 08\nlabel: [a=1, 'b=2']\nlog: \"\"\n").unwrap();
+        let settings = read("# ours\nslots: 08\nlabel: [a=1, 'b=2']\nlog: \"\"\n").settings;
         let shown: Vec<_> = settings.iter().map(|it| (&*it.key, it.at.line, &it.value)).collect();
         let list = Value::List(vec!["a=1".to_owned(), "b=2".to_owned()]);
         let (word, empty) = (Value::Scalar("08".to_owned()), Value::Scalar(String::new()));
@@ -189,6 +237,12 @@ mod tests {
             ("a: 1\n---\nb: 2", "3:1 yaml_syntax"),
             ("a: [1", "1:4 yaml_syntax"),
             ("a: *b", "1:4 yaml_syntax"),
+            // Each fault is told, and what follows it is read.
+            (
+                "a: { b: { c: [d] } }\nb:\nc: [[1, 2], {}, 3]\nb: 2\nd: 1",
+                "1:4 invalid_value, 2:1 missing_value, 3:5 invalid_value, 4:1 duplicate_key",
+            ),
+            ("a: { b: c }\nd: [1", "1:4 invalid_value, 2:4 yaml_syntax"),
         ] {
             assert_eq!(told(text), expected, "{text}");
         }

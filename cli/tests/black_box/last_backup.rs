@@ -33,10 +33,24 @@ async fn a_backup_is_shown_by_the_running_server_and_by_doctor() {
     assert_eq!(metric("longshore_last_backup_bytes").await, bytes);
     assert!(doctor().starts_with("ok") && doctor().contains("b1"), "{}", doctor());
 
-    // A failed backup is not recorded.
+    // A failed backup leaves the record of the last one, and one of itself until the next that is complete.
+    assert_eq!(metric("longshore_last_backup_failed_timestamp_seconds").await, 0);
     let before = fs::read(cluster.path("data/last-backup.json")).unwrap();
     assert_ne!(cluster.run_cli(&["backup", "--data", &data, "--to", &to]).0, 0, "it is there already");
     assert_eq!(fs::read(cluster.path("data/last-backup.json")).unwrap(), before);
+    assert!(metric("longshore_last_backup_failed_timestamp_seconds").await >= at);
+    let told = doctor();
+    assert!(told.starts_with("fail") && told.contains("has a backup already"), "{told}");
+    assert_eq!(cluster.run_cli(&["backup", "--data", &data, "--to", &to, "--force"]).0, 0);
+    assert_eq!(metric("longshore_last_backup_failed_timestamp_seconds").await, 0);
+    assert!(doctor().starts_with("ok"), "{}", doctor());
+
+    // A wrong --data gets no record.
+    let wrong = cluster.path("wrong");
+    fs::create_dir(&wrong).unwrap();
+    let words = ["backup", "--data", &wrong.display().to_string(), "--to", &to];
+    assert_eq!(cluster.run_cli(&words).0, 1);
+    assert_eq!(fs::read_dir(&wrong).unwrap().count(), 0);
 
     // One that cannot be recorded is complete all the same.
     fs::create_dir(cluster.path("data/last-backup.json.draft")).unwrap();

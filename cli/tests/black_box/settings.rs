@@ -170,7 +170,7 @@ fn false_switch_conflicts_with_nothing_and_overrides_the_file() {
 #[test]
 fn all_faults_of_the_file_are_printed_with_lines_and_suggestions() {
     let file = settings_file(
-        "# ours\nslot: 4\nslots: many\nrejoin: yes\nname: [a, b]\non_term: dran\nconfig: x\nhelp: true\nlease: 3s\n",
+        "# ours\nslot: 4\nslots: many\nrejoin: yes\nname: [a, b]\non_term: dran\nconfig: x\nhelp: true\nlease: 3s\nlabel: { zone: a }\n",
     );
     let said = file.stderr_of("worker");
     assert_eq!((said.code, said.out.as_str()), (2, ""));
@@ -184,7 +184,8 @@ fn all_faults_of_the_file_are_printed_with_lines_and_suggestions() {
         "FILE:7:1: unknown_field: there is no setting \"config\"",
         "FILE:8:1: unknown_field: there is no setting \"help\"",
         "FILE:9:1: unknown_field: there is no setting \"lease\"",
-        "error: the settings file has 8 faults; see 'longshore worker --help'\n",
+        "FILE:10:8: invalid_value: a setting is a value or a list of values\n",
+        "error: the settings file has 9 faults; see 'longshore worker --help'\n",
     ] {
         assert!(said.err.contains(expected), "{expected}: {}", said.err);
     }

@@ -38,6 +38,12 @@ fn health(cluster: &Cluster, url: &str, authority: &str) -> (i32, String) {
     cluster.run_cli(&["health", "--server", url, "--ca-file", &path(cluster, authority)])
 }
 
+/// Runs `longshore doctor` with the authority of this file.
+fn doctor(cluster: &Cluster, authority: &str) -> String {
+    let (ca, data) = (path(cluster, authority), path(cluster, "data"));
+    cluster.run_cli(&["doctor", "--server", &url(cluster), "--ca-file", &ca, "--data", &data]).1
+}
+
 async fn start_server(cluster: &Cluster) -> Process {
     let server = spawn_server(cluster);
     wait_until("the server is ready", async || health(cluster, &url(cluster), "tls/ca.pem").0 == 0).await;
@@ -109,9 +115,19 @@ async fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
     let server = start_server(&cluster).await;
     std::fs::write(cluster.path("tls/server.pem"), "no certificate").unwrap();
     wait_until("it was refused", async || server.log().contains("the old ones stay in use")).await;
-    assert_eq!(health(&cluster, &url(&cluster), "tls/ca.pem").0, 0);
+    assert_eq!(health(&cluster, &url(&cluster), "tls/ca.pem").0, 0, "it is ready");
+    let told = doctor(&cluster, "tls/ca.pem");
+    for expected in
+        ["TLS: the files were changed and refused at ", "--tls-cert contains no certificate in PEM"]
+    {
+        assert!(told.contains(expected), "{told}");
+    }
 
     make_certificate(&cluster, "other");
+    std::fs::copy(cluster.path("other/server.pem"), cluster.path("tls/server.pem")).unwrap();
+    let told =
+        async || doctor(&cluster, "tls/ca.pem").contains("--tls-cert and --tls-key cannot be used together");
+    wait_until("a certificate of another key is refused", told).await;
     for file in ["server-key.pem", "server.pem"] {
         std::fs::rename(cluster.path(&format!("other/{file}")), cluster.path(&format!("tls/{file}")))
             .unwrap();
@@ -119,6 +135,8 @@ async fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
     let trusts_new = async || health(&cluster, &url(&cluster), "other/ca.pem").0 == 0;
     wait_until("the new certificate is used", trusts_new).await;
     assert_eq!(health(&cluster, &url(&cluster), "tls/ca.pem").0, 6);
+    let told = doctor(&cluster, "other/ca.pem");
+    assert!(!told.contains("TLS:"), "{told}");
 }
 
 #[tokio::test]
@@ -166,6 +184,44 @@ fn a_directory_keeps_its_authority_until_one_of_its_files_is_lost() {
 }
 
 #[test]
+fn a_renewal_keeps_the_names_of_the_certificate_and_dropped_ones_are_told() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let (dir, ca_dir) = (path(&cluster, "tls"), path(&cluster, "ca"));
+    let cert = |words: &[&str]| {
+        let (code, text) = cluster.run_cli(&[&["cert", "--dir", &dir, "--ca-dir", &ca_dir], words].concat());
+        (code, text)
+    };
+    let (code, text) = cert(&[]);
+    assert!(code == 2 && text.contains("there is nothing to renew") && text.contains("--host"), "{text}");
+    assert!(!cluster.path("tls").exists(), "nothing was made");
+    assert_eq!(cert(&["--host", "server.example,10.0.0.5,fd00::5"]).0, 0);
+    let before = std::fs::read(cluster.path("tls/server.pem")).unwrap();
+
+    let (code, text) = cert(&[]);
+    assert!(code == 0 && !text.contains("warning"), "{text}");
+    assert_ne!(std::fs::read(cluster.path("tls/server.pem")).unwrap(), before);
+    let (code, text) = cert(&["--host", "new.example"]);
+    let told = "warning: the certificate does not name server.example, 10.0.0.5, fd00::5 any more";
+    assert!(code == 0 && text.contains(told), "{text}");
+    let command = format!(
+        "longshore cert --host new.example --host server.example --host 10.0.0.5 --host fd00::5 --dir {dir} --ca-dir {ca_dir} --days 397"
+    );
+    assert!(text.contains(&command), "{text}");
+
+    // The names of a client's certificate are its own, and the case of letters does not matter.
+    let (code, text) = cert(&["--client", "anna"]);
+    assert!(code == 0 && !text.contains("server.pem"), "{text}");
+    assert!(!cert(&["--host", "New.Example"]).1.contains("warning"));
+    std::fs::write(cluster.path("tls/server.pem"), "no certificate").unwrap();
+    let (code, text) = cert(&[]);
+    assert!(code == 2 && text.contains("server.pem is no certificate"), "{text}");
+
+    // A new authority would sign what nobody trusts.
+    let (code, text) = cluster.run_cli(&["cert", "--dir", &dir]);
+    assert!(code == 2 && text.contains("tls/ca.pem does not exist"), "{text}");
+}
+
+#[test]
 fn the_key_of_the_authority_can_be_kept_away_from_the_server() {
     let cluster = cluster();
     let path = |name: &str| path(&cluster, name);
@@ -192,25 +248,11 @@ async fn a_certificate_that_expires_soon_is_told_everywhere_until_it_is_replaced
     assert_eq!(code, 0, "{text}");
     let server = start_server(&cluster).await;
     wait_until("the log warns", async || server.log().contains("TLS: the certificate expires in ")).await;
-    let ca = path(&cluster, "tls/ca.pem");
-    let doctor = || {
-        cluster
-            .run_cli(&[
-                "doctor",
-                "--server",
-                &url(&cluster),
-                "--ca-file",
-                &ca,
-                "--data",
-                &path(&cluster, "data"),
-            ])
-            .1
-    };
-    let told = doctor();
+    let told = doctor(&cluster, "tls/ca.pem");
     assert!(told.contains("TLS: the certificate expires in "), "{told}");
 
     make_certificate(&cluster, "tls");
     wait_until("the new one is in use", async || server.log().contains("new TLS certificate in use")).await;
-    let told = doctor();
+    let told = doctor(&cluster, "tls/ca.pem");
     assert!(!told.contains("the certificate expires"), "{told}");
 }

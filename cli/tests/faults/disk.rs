@@ -165,6 +165,39 @@ async fn server_that_starts_on_a_full_disk_names_path_and_remedy() {
     }
 }
 
+/// The database has no room there, then only the output.
+#[tokio::test(flavor = "multi_thread")]
+async fn backup_onto_a_full_disk_names_the_target_and_is_shown_by_doctor() {
+    let cluster = Cluster::new("version: 1\njobs: { quick: { runtime: fake } }\n");
+    let mut server = cluster.start_server(&[]).await;
+    cluster.api().wait_until_ready().await;
+    server.terminate().await;
+    let (data, target) = (cluster.path("data"), cluster.path("target"));
+    std::fs::write(data.join("logs/0000000001.seg"), vec![0; usize::try_from(SMALL).unwrap()]).unwrap();
+    std::fs::create_dir(&target).unwrap();
+    let Some(through) = own_mounts() else { return };
+    let to = target.join("b");
+    for size in [64 << 10, SMALL] {
+        let mount = format!("mount -t tmpfs -o size={size} none {} && exec \"$@\"", target.display());
+        let mut command = std::process::Command::new(&through[0]);
+        command.args(&through[1..]).args([
+            "sh",
+            "-c",
+            &mount,
+            "sh",
+            env!("CARGO_BIN_EXE_longshore"),
+            "backup",
+        ]);
+        let output = command.arg("--data").arg(&data).arg("--to").arg(&to).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        let expected = format!("error: the disk of {}, the target of the backup, is full", to.display());
+        assert!(output.status.code() == Some(1) && told.starts_with(&expected), "{told}");
+        let (_, told) = cluster.run_cli(&["doctor", "--data", data.to_str().unwrap()]);
+        let line = told.lines().find(|line| line.contains(" backup ")).unwrap();
+        assert!(line.starts_with("fail") && line.contains("the target of the backup, is full"), "{line}");
+    }
+}
+
 /// The id of the new job, or `None` if it was not accepted.
 async fn submit(api: &Api) -> Option<u64> {
     let answer = api.request(Method::POST, "/api/jobs/quick", Some(&long()), None).await.ok()?;

@@ -8,35 +8,59 @@ use std::path::Path;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use super::FileEntry;
+use super::{BackupError, FileEntry};
 
 /// Read at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// The side on which the copy of a file failed.
+#[derive(Debug)]
+pub(super) enum CopyError {
+    Read(io::Error),
+    Write(io::Error),
+}
+
+impl CopyError {
+    /// The error with the path of the file that failed.
+    pub(super) fn of(self, from: &Path, to: &Path) -> BackupError {
+        match self {
+            Self::Read(error) => super::io("copy", from)(error),
+            Self::Write(error) => super::io("write", to)(error),
+        }
+    }
+}
+
 /// Copies a file as long as it is now into a new one, and syncs that. Says what was copied, under this name.
-pub(super) fn copy(name: &str, from: &Path, to: &Path) -> io::Result<FileEntry> {
-    let source = File::open(from)?;
-    let length = source.metadata()?.len();
-    let mut target = File::options().write(true).create_new(true).mode(0o600).open(to)?;
-    let entry = digest(name, source.take(length), |chunk| target.write_all(chunk))?;
-    target.sync_all()?;
+pub(super) fn copy(name: &str, from: &Path, to: &Path) -> Result<FileEntry, CopyError> {
+    let source = File::open(from).map_err(CopyError::Read)?;
+    let length = source.metadata().map_err(CopyError::Read)?.len();
+    let target = File::options().write(true).create_new(true).mode(0o600).open(to);
+    let mut target = target.map_err(CopyError::Write)?;
+    let entry = digest(name, source.take(length), CopyError::Read, |chunk| {
+        target.write_all(chunk).map_err(CopyError::Write)
+    })?;
+    target.sync_all().map_err(CopyError::Write)?;
     Ok(entry)
 }
 
 /// Describes a file under this name.
 pub(super) fn describe(name: &str, file: &Path) -> io::Result<FileEntry> {
-    digest(name, File::open(file)?, |_| Ok(()))
+    digest(name, File::open(file)?, |error| error, |_| Ok(()))
 }
 
-fn digest(
+fn digest<E>(
     name: &str,
     mut from: impl Read,
-    mut each: impl FnMut(&[u8]) -> io::Result<()>,
-) -> io::Result<FileEntry> {
+    unreadable: impl FnOnce(io::Error) -> E,
+    mut each: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<FileEntry, E> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let (mut bytes, mut sum) = (0, Sha256::new());
     loop {
-        let read = from.read(&mut chunk)?;
+        let read = match from.read(&mut chunk) {
+            Ok(read) => read,
+            Err(error) => return Err(unreadable(error)),
+        };
         if read == 0 {
             return Ok(FileEntry { name: name.to_owned(), bytes, sha256: HEXLOWER.encode(&sum.finalize()) });
         }

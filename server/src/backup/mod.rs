@@ -17,7 +17,7 @@ mod take;
 
 use std::path::{Path, PathBuf};
 
-pub use last::LastBackup;
+pub use last::{FailedBackup, LastBackup};
 pub use manifest::{FileEntry, Manifest};
 pub use restore::{Restored, restore};
 pub use take::take;
@@ -39,6 +39,24 @@ pub enum BackupError {
     /// The store, or its copy, cannot be used.
     #[error(transparent)]
     Store(#[from] LoadError),
+    /// The disk, or the quota on it, has no room for the backup.
+    #[error(
+        "the disk of {}, the target of the backup, is full: make room there, or name a directory on another disk with --to",
+        .to.display()
+    )]
+    TargetFull {
+        /// The target, as the caller named it.
+        to: PathBuf,
+    },
+    /// The backup cannot be written for another reason.
+    #[error("cannot write the backup to {}", .to.display())]
+    Target {
+        /// The target, as the caller named it.
+        to: PathBuf,
+        /// The operation that failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A file operation failed.
     #[error("cannot {what} {}", .path.display())]
     Io {

@@ -13,7 +13,7 @@ use super::{BackupError, LOGS, Manifest, STORE, io};
 use crate::clock;
 use crate::rfc3339::Time;
 use crate::store::directory::DataDirectory;
-use crate::store::file_names::{LAST_BACKUP, RESTORING};
+use crate::store::file_names::{FAILED_BACKUP, LAST_BACKUP, RESTORING};
 use crate::store::sqlite::copy::{self as store, Identity};
 
 /// The result of a restore.
@@ -89,9 +89,9 @@ fn restore_locked(
         copy_owner(data, ours).map_err(io("give away", ours))?;
     }
     sync_names(data).map_err(io("sync", data))?;
-    // The record is of the store that was there. It goes first: if the restore is broken off, the parts behind it are moved the next time.
-    let record = data.join(LAST_BACKUP).exists().then_some(LAST_BACKUP);
-    let replaced: Vec<&str> = record.into_iter().chain(existing).collect();
+    // The records are of the store that was there. They go first: if the restore is broken off, the parts behind them are moved the next time.
+    let records = [LAST_BACKUP, FAILED_BACKUP].into_iter().filter(|record| data.join(record).exists());
+    let replaced: Vec<&str> = records.chain(existing).collect();
     let aside = if replaced.is_empty() { None } else { Some(move_aside(data, &replaced, now)?) };
     move_in(data, &draft)?;
     Ok(Restored { manifest, identity, aside, unread })
@@ -121,7 +121,8 @@ fn prepare(
     }
     for file in &manifest.files {
         let source = from.join(&file.name);
-        let copied = copy(&file.name, &source, &draft.join(&file.name)).map_err(io("copy", &source))?;
+        let target = draft.join(&file.name);
+        let copied = copy(&file.name, &source, &target).map_err(|error| error.of(&source, &target))?;
         if copied != *file {
             return Err(BackupError::Damaged(format!(
                 "{} is not what it was when the backup was made: its size or its SHA-256 differs",

@@ -1,17 +1,18 @@
 //! Taking a backup. It is made beside its place and moved there when it is whole, so a name never stands for half of one.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, RenameFlags, flock};
 use rustix::io::Errno;
 
-use super::files::{copy, describe, make_private, sync_names};
+use super::files::{self, copy, describe, make_private, sync_names};
 use super::{BackupError, FileEntry, LOGS, Manifest, STORE, io};
 use crate::clock;
 use crate::rfc3339::Time;
 use crate::store::LoadError;
-use crate::store::sqlite::copy as store;
+use crate::store::sqlite::copy::{self as store, CopyError};
 
 /// Takes a backup of the store in the data directory `data` into the new directory `to`, and reads the copy through. A server may be
 /// at work there. With `force` a backup that is at `to` already is replaced; it stays whole until the new one is.
@@ -25,10 +26,20 @@ pub fn take(data: &Path, to: &Path, force: bool) -> Result<Manifest, BackupError
         return Err(LoadError::Unusable(text).into());
     }
     let place = Target::find(to, force)?;
+    copy_into(data, &database, &place).map_err(|error| place.fault(error))
+}
+
+fn copy_into(data: &Path, database: &Path, place: &Target) -> Result<Manifest, BackupError> {
     let draft = Draft::begin(place.draft())?;
     let made_at = Time(clock::now().utc);
     let copied = draft.path.join(STORE);
-    let identity = store::copy(&database, &copied)?;
+    let identity = store::copy(database, &copied).map_err(|error| match error {
+        CopyError::Source(error) => error.into(),
+        CopyError::Target(error) if store::is_full(&*error) => {
+            BackupError::TargetFull { to: place.to.clone() }
+        }
+        CopyError::Target(source) => BackupError::Target { to: place.to.clone(), source },
+    })?;
     let mut files = vec![describe(STORE, &copied).map_err(io("read", &copied))?];
     files.extend(copy_output(&data.join(LOGS), &draft.path.join(LOGS))?);
     let seen = store::examine(&copied)?;
@@ -38,12 +49,14 @@ pub fn take(data: &Path, to: &Path, force: bool) -> Result<Manifest, BackupError
     }
     let manifest = Manifest::new(made_at, identity, files);
     manifest.write(&draft.path)?;
-    draft.finish(&place)?;
+    draft.finish(place)?;
     Ok(manifest)
 }
 
 /// The directory that a backup will have.
 struct Target {
+    /// Its path, as the caller named it.
+    to: PathBuf,
     parent: PathBuf,
     name: String,
     /// True if a backup is there that will be replaced.
@@ -58,7 +71,7 @@ impl Target {
             return Err(BackupError::Occupied(text));
         };
         let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(io("make", parent))?;
+        fs::create_dir_all(parent).map_err(|error| not_written(to, io("make", parent)(error)))?;
         let is_taken = to.symlink_metadata().is_ok();
         if is_taken && Manifest::read(to).is_err() {
             let text = format!("{} exists and is no backup: name a new directory", to.display());
@@ -71,7 +84,20 @@ impl Target {
             );
             return Err(BackupError::Occupied(text));
         }
-        Ok(Self { parent: parent.to_owned(), name, is_taken })
+        Ok(Self { to: to.to_owned(), parent: parent.to_owned(), name, is_taken })
+    }
+
+    /// The error with the path that the caller named, if it is about a file of the backup.
+    fn fault(&self, error: BackupError) -> BackupError {
+        match &error {
+            BackupError::Io { path, .. }
+                if *path == self.parent
+                    || [self.draft(), self.path(), self.aside()].iter().any(|own| path.starts_with(own)) =>
+            {
+                not_written(&self.to, error)
+            }
+            _ => error,
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -85,6 +111,19 @@ impl Target {
     /// The path at which the replaced backup is for a moment if the file system cannot exchange two names.
     fn aside(&self) -> PathBuf {
         self.parent.join(format!("{}.replaced", self.name))
+    }
+}
+
+/// The error of a file operation on the backup, as one of its target `to`.
+fn not_written(to: &Path, error: BackupError) -> BackupError {
+    let to = to.to_owned();
+    match &error {
+        BackupError::Io { source, .. }
+            if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
+        {
+            BackupError::TargetFull { to }
+        }
+        _ => BackupError::Target { to, source: error.into() },
     }
 }
 
@@ -235,15 +274,17 @@ fn copy_if_there(from: &Path, to: &Path, name: &str) -> Result<Option<FileEntry>
     }
     match copy(&format!("{LOGS}/{name}"), &source, &target) {
         Ok(entry) => Ok(Some(entry)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !source.exists() => Ok(None),
-        Err(error) => Err(io("copy", &source)(error)),
+        Err(files::CopyError::Read(error)) if error.kind() == ErrorKind::NotFound && !source.exists() => {
+            Ok(None)
+        }
+        Err(error) => Err(error.of(&source, &target)),
     }
 }
 
 fn segments(directory: &Path) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(names),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(names),
         entries => entries?,
     };
     for entry in entries {

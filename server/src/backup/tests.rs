@@ -20,6 +20,7 @@ use crate::store::sqlite::copy::{NUMBERS_LEFT_OUT, STARTS_LEFT_OUT};
 use crate::store::sqlite::{self, SqliteArchive, SqliteStore};
 use crate::store::{Archive, Group, LiveJob, Loaded, Store, StoredDefinition};
 
+mod full_target;
 mod schedules;
 
 /// A server's side of a data directory: its store and its output.
@@ -298,11 +299,13 @@ async fn a_store_is_replaced_only_on_demand_and_kept_aside_whole() {
     assert_eq!(Server::start(&stage.data()).state(5), Some(State::Succeeded), "the refusal changed nothing");
     let last = LastBackup::of(&Manifest::read(&backup).unwrap(), &backup);
     last.write(&stage.data()).unwrap();
+    FailedBackup::now("the disk is full", &backup).write(&stage.data()).unwrap();
     let restored = restore(&backup, &stage.data(), true).unwrap();
     assert_eq!(restored.unread, None);
     let aside = restored.aside.clone().unwrap();
     let records = [stage.data(), aside].map(|data| LastBackup::read(&data).unwrap());
     assert_eq!(records, [None, Some(last)], "the restored store has had no backup");
+    assert_eq!(FailedBackup::read(&stage.data()).unwrap(), None, "nor a failed one");
     let server = Server::start(&stage.data());
     assert_eq!((server.state(5), server.loaded.last_job), (None, JobId(5 + NUMBERS_LEFT_OUT)));
     drop(server);

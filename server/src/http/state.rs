@@ -19,7 +19,7 @@ use crate::http::middleware::body_budget::BodyBudget;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::{DRAINING_HINT, Problem};
 use crate::http::openapi::description::Description;
-use crate::listener::expiry::CertificateExpiry;
+use crate::listener::tls_status::TlsStatus;
 use crate::logs::Logs;
 use crate::metrics::Metrics;
 use crate::notifications::delivery::Delivery;
@@ -64,8 +64,8 @@ pub struct Services {
     pub base_path: String,
     /// Free disk space, checked before jobs are accepted.
     pub storage: Arc<Storage>,
-    /// The end of the certificate in use; none without TLS.
-    pub certificate: Option<CertificateExpiry>,
+    /// The end of the certificate in use, and files that were refused; none without TLS.
+    pub tls: Option<TlsStatus>,
     /// Bytes of submissions that may wait for their commit at once, such as [`BODY_BYTES_MAX`].
     pub body_bytes_max: usize,
     /// Cancelled at shutdown: nothing new is accepted, and streams end.

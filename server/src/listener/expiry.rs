@@ -14,12 +14,12 @@ use crate::rfc3339::Time;
 
 /// The time after which clients refuse the certificate in use. Clones share it.
 #[derive(Clone, Debug)]
-pub struct CertificateExpiry(Arc<AtomicI64>);
+pub(super) struct CertificateExpiry(Arc<AtomicI64>);
 
 impl CertificateExpiry {
     /// The certificate can be used until this instant.
     #[must_use]
-    pub fn at(not_after: Timestamp) -> Self {
+    pub(super) fn at(not_after: Timestamp) -> Self {
         Self(Arc::new(AtomicI64::new(not_after.0)))
     }
 
@@ -30,13 +30,13 @@ impl CertificateExpiry {
 
     /// The instant at which the certificate expires.
     #[must_use]
-    pub fn not_after(&self) -> Timestamp {
+    pub(super) fn not_after(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::Relaxed))
     }
 
     /// A warning if the certificate has expired or is about to.
     #[must_use]
-    pub fn warning(&self, now: Timestamp) -> Option<String> {
+    pub(super) fn warning(&self, now: Timestamp) -> Option<String> {
         let at = self.not_after();
         let left = at.since(now);
         let when = Time(at);

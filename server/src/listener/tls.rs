@@ -28,6 +28,7 @@ use super::client_certificates::ClientCertificates;
 use super::expiry::{self, CertificateExpiry, REMIND_EVERY};
 use super::lingering::{LingeringCloses, LingeringStream};
 use super::tls_files::{CERTIFICATE, KEY, TlsError, metadata, read};
+use super::tls_status::TlsStatus;
 
 /// The files of certificate and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub struct Tls {
     versions: [Option<FileVersion>; 3],
     /// The files of the last warning that they cannot be used.
     refused: Option<[Option<FileVersion>; 3]>,
-    expiry: Option<CertificateExpiry>,
+    status: TlsStatus,
     /// Time of the next warning about the end of the certificate.
     remind_at: Instant,
 }
@@ -64,15 +65,15 @@ impl Tls {
         // Taken before the files are read: a change in between is noticed.
         let versions = files.versions();
         let (config, ends) = files.config(&provider)?;
-        let expiry = ends.map(CertificateExpiry::at);
+        let status = TlsStatus::new(ends.map(CertificateExpiry::at));
         let current = CurrentConfig(Arc::new(RwLock::new(config)));
-        Ok(Self { files, provider, current, versions, refused: None, expiry, remind_at: Instant::now() })
+        Ok(Self { files, provider, current, versions, refused: None, status, remind_at: Instant::now() })
     }
 
-    /// The end of the certificate in use; none if the certificate does not say.
+    /// The end of the certificate in use, and files that were refused.
     #[must_use]
-    pub fn expiry(&self) -> Option<CertificateExpiry> {
-        self.expiry.clone()
+    pub fn status(&self) -> TlsStatus {
+        self.status.clone()
     }
 
     /// The settings for handshakes.
@@ -102,7 +103,7 @@ impl Tls {
         let now = Instant::now();
         if now >= self.remind_at {
             self.remind_at = now + REMIND_EVERY;
-            if let Some(expiry) = &self.expiry {
+            if let Some(expiry) = self.status.expiry() {
                 expiry.log(clock::now().utc, &self.files.certificate);
             }
         }
@@ -111,14 +112,16 @@ impl Tls {
     fn renew_if_changed(&mut self) {
         let versions = self.files.versions();
         if versions == self.versions {
+            self.status.accept();
             return;
         }
         let certificate = self.files.certificate.display();
         match self.files.config(&self.provider) {
             Ok((config, ends)) => {
-                if let (Some(expiry), Some(at)) = (&self.expiry, ends) {
+                if let (Some(expiry), Some(at)) = (self.status.expiry(), ends) {
                     expiry.set(at);
                 }
+                self.status.accept();
                 self.versions = versions;
                 self.refused = None;
                 self.remind_at = Instant::now();
@@ -134,6 +137,7 @@ impl Tls {
                     error = &error as &dyn std::error::Error,
                     "TLS certificate, key or authorities of clients changed but cannot be used; the old ones stay in use"
                 );
+                self.status.refuse(clock::now().utc, &error);
                 self.refused = Some(versions);
             }
         }

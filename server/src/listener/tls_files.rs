@@ -58,6 +58,23 @@ pub enum TlsError {
     Setup(#[source] rustls::Error),
 }
 
+impl TlsError {
+    /// The error for readers without a token, who learn no paths.
+    pub(super) fn without_path(&self) -> String {
+        match self {
+            Self::Read { flag, .. } => format!("the file of {flag} cannot be read"),
+            Self::Content { flag, expected, .. } => {
+                format!("the file of {flag} contains no {expected} in PEM")
+            }
+            Self::PublicKey { .. } => format!("everyone can read the file of {KEY}"),
+            Self::Pair(_) | Self::Setup(_) => self.to_string(),
+            Self::Authority { .. } => {
+                "the file of --tls-client-ca has a certificate that cannot be used".to_owned()
+            }
+        }
+    }
+}
+
 pub(super) fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(|cause| TlsError::Read { flag, path: path.to_owned(), cause })
 }

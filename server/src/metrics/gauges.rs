@@ -39,6 +39,8 @@ pub struct ScrapeFacts<'s> {
     pub token_expires: Option<Timestamp>,
     /// The time and the bytes of the last backup; none if none was made.
     pub last_backup: Option<(Timestamp, u64)>,
+    /// The time of the last failed backup; none if a complete one followed.
+    pub failed_backup: Option<Timestamp>,
 }
 
 /// All gauges.
@@ -66,6 +68,7 @@ pub(super) struct Gauges {
     token_expires: Gauge,
     last_backup: Gauge,
     last_backup_bytes: Gauge,
+    failed_backup: Gauge,
     expectations_missed: Family<Labels<2>, Gauge>,
 }
 
@@ -95,6 +98,7 @@ impl Gauges {
             token_expires: Gauge::default(),
             last_backup: Gauge::default(),
             last_backup_bytes: Gauge::default(),
+            failed_backup: Gauge::default(),
             expectations_missed: Family::default(),
         };
         to.register("jobs_live", "Jobs that have not ended", all.live_jobs.clone());
@@ -131,6 +135,8 @@ impl Gauges {
         to.register("last_backup_timestamp_seconds", last, all.last_backup.clone());
         let bytes = "Bytes of the last complete backup";
         to.register("last_backup_bytes", bytes, all.last_backup_bytes.clone());
+        let failed = "Unix time of the last failed backup; 0 if none failed, or a complete one followed";
+        to.register("last_backup_failed_timestamp_seconds", failed, all.failed_backup.clone());
         let missed = "1 while a definition is stale or slow, by definition; 0 while it is as expected";
         to.register("expectation_missed", missed, all.expectations_missed.clone());
         all
@@ -166,6 +172,7 @@ impl Gauges {
         self.certificate_expires.set(seconds(facts.certificate_expires));
         self.token_expires.set(seconds(facts.token_expires));
         self.last_backup.set(seconds(facts.last_backup.map(|(at, _)| at)));
+        self.failed_backup.set(seconds(facts.failed_backup));
         self.last_backup_bytes.set(number(facts.last_backup.map_or(0, |(_, bytes)| bytes)));
     }
 

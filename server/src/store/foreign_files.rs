@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::file_names::{ADMIN_TOKEN, DATABASE, LAST_BACKUP, RESTORING};
+use super::file_names::{ADMIN_TOKEN, DATABASE, FAILED_BACKUP, LAST_BACKUP, RESTORING};
 use crate::storage;
 
 /// Lists files in a directory that do not belong to Longshore, a few names at most. Empty: the directory may be taken.
@@ -51,9 +51,16 @@ fn is_backup(entry: &Path) -> bool {
 /// `lost+found` is the file system's: a disk of its own has it. Before a restore the first administrator's token may be put back.
 const OURS: [&str; 5] = ["lock", "logs", storage::RESERVE, "lost+found", ADMIN_TOKEN];
 /// Files of SQLite beside the database, stores that a restore replaced, copies before an upgrade, reports of refused groups, the
-/// accepted jobs file, and the record of the last backup with its draft.
-const OUR_BEGINNINGS: [&str; 6] =
-    ["longshore.db-", "replaced-", "refused-group-", "refused-inputs.", "accepted-jobs.", LAST_BACKUP];
+/// accepted jobs file, and the records of the last complete and the last failed backup with their drafts.
+const OUR_BEGINNINGS: [&str; 7] = [
+    "longshore.db-",
+    "replaced-",
+    "refused-group-",
+    "refused-inputs.",
+    "accepted-jobs.",
+    LAST_BACKUP,
+    FAILED_BACKUP,
+];
 
 /// Enough to know which directory it is.
 const NAMES_MAX: usize = 4;
@@ -82,6 +89,7 @@ mod tests {
             &["admin.token"],
             &["lock", "longshore.db-wal", "longshore.db-shm", "logs/1.seg"],
             &["lock", "restoring/x", "replaced-2026-11-20/longshore.db"],
+            &["last-backup.json", "failed-backup.json"],
             &["refused-inputs.txt", "ballast", "refused-group-7.txt", "accepted-jobs.json"],
             &["backup-2026-11-20/backup.json", "next.unfinished/unfinished"],
             &["lock", "backups/2026-11-20/backup.json", "backups/2026-11-21/backup.json"],

@@ -57,14 +57,14 @@ pub(crate) fn server_warnings(state: &AppState) -> Vec<String> {
     });
     let others = state.services.engine.health().warnings();
     let now = clock::now().utc;
-    let certificate = state.services.certificate.as_ref().and_then(|it| it.warning(now));
+    let tls = state.services.tls.as_ref().map(|tls| tls.warnings(now)).unwrap_or_default();
     let silent = state.services.engine.snapshot().slots_decided_until(now).map(|until| {
         let until = Time(until);
         format!("schedules: the clock was set back, and slots up to {until} are decided: some schedules fire nothing until then; see longshore schedules")
     });
     storage
         .into_iter()
-        .chain(certificate)
+        .chain(tls)
         .chain(silent)
         .chain(refused)
         .chain(others.into_iter().map(|warning| warning.to_string()))

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::accept::prefers;
 use crate::http::state::AppState;
-use crate::listener::expiry::CertificateExpiry;
+use crate::listener::tls_status::TlsStatus;
 use crate::metrics::{MetricsFormat, ScrapeFacts};
 
 /// The metrics: in OpenMetrics for a client that asks for it, else in the older format, which all clients can read.
@@ -44,8 +44,9 @@ fn text(state: &AppState, format: MetricsFormat) -> String {
         log_segments: (segments.len() + 1, sealed_bytes + services.logs.growing_bytes()),
         storage_is_low: services.storage.is_low(),
         jobs_file_is_refused: services.reloader.refusal().is_some(),
-        certificate_expires: services.certificate.as_ref().map(CertificateExpiry::not_after),
+        certificate_expires: services.tls.as_ref().and_then(TlsStatus::not_after),
         last_backup: services.storage.last_backup(),
+        failed_backup: services.storage.failed_backup(),
         token_expires: services.records.tokens.expiring(now).first().map(|(end, _)| *end),
     };
     services.metrics.scrape(&facts, format)

@@ -4,13 +4,14 @@
 //! log of its database grows by what it commits meanwhile.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::{ClusterId, Epoch, Fence, JobId, Timestamp, WorkerId};
 use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 use scheduler::ids::GroupNo;
 
 use super::connections::{make_private, open_reader};
@@ -54,32 +55,66 @@ const STEP_PAGES: i32 = 256;
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
+/// The side on which a copy failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Source(#[from] LoadError),
+    /// The copy cannot be written.
+    #[error("cannot write the copy: {0}")]
+    Target(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// True if a copy cannot be written because there is no room for it.
+pub fn is_full(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    let of_sqlite = error.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);
+    let of_file = error.downcast_ref().map(std::io::Error::kind);
+    of_sqlite == Some(ErrorCode::DiskFull)
+        || matches!(of_file, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+}
+
 /// Copies the store at `from`, as it is at one commit, into the new file `to`, and syncs it.
 ///
 /// # Errors
 /// `from` is no store that this build can read, or one of the two files cannot be used.
-pub fn copy(from: &Path, to: &Path) -> Result<Identity, LoadError> {
-    let failed = |error| faults::of_load(from, error);
+pub fn copy(from: &Path, to: &Path) -> Result<Identity, CopyError> {
+    let failed = |error| CopyError::Source(faults::of_load(from, error));
+    let unwritten = |error| CopyError::Target(Box::new(error));
     let source = open_reader(from).map_err(failed)?;
     let snapshot = source.unchecked_transaction().map_err(failed)?;
     // The first read decides which commit is seen from here on.
     let identity = identify(&snapshot, from)?;
     make_private(to);
-    let mut copy = Connection::open(to).map_err(|error| faults::of_load(to, error))?;
-    copy_pages(&snapshot, &mut copy).map_err(|error| LoadError::Io(Box::new(error)))?;
+    let mut copy = Connection::open(to).map_err(unwritten)?;
+    prepare(&copy).map_err(unwritten)?;
+    copy_pages(&snapshot, &mut copy).map_err(|error| match is_of_target(&error) {
+        true => unwritten(error),
+        false => LoadError::Io(Box::new(error)).into(),
+    })?;
     drop(snapshot);
     // One file is easier to keep than a file with a log beside it.
-    copy.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))
-        .map_err(|error| faults::of_load(to, error))?;
+    copy.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(())).map_err(unwritten)?;
     drop(copy);
-    File::open(to).and_then(|file| file.sync_all()).map_err(|error| LoadError::Io(Box::new(error)))?;
+    File::open(to).and_then(|file| file.sync_all()).map_err(|error| CopyError::Target(Box::new(error)))?;
     Ok(identity)
 }
 
-fn copy_pages(source: &Connection, copy: &mut Connection) -> rusqlite::Result<()> {
-    // Whatever goes wrong, an unfinished copy is thrown away: nothing has to be undone in it.
+/// The source is only read, so a write that failed is one of the copy.
+fn is_of_target(error: &rusqlite::Error) -> bool {
+    let Some(error) = error.sqlite_error() else { return false };
+    matches!(error.code, ErrorCode::DiskFull | ErrorCode::ReadOnly | ErrorCode::CannotOpen)
+        || [ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_TRUNCATE]
+            .contains(&error.extended_code)
+}
+
+/// Whatever goes wrong, an unfinished copy is thrown away: nothing has to be undone in it.
+fn prepare(copy: &Connection) -> rusqlite::Result<()> {
     copy.pragma_update_and_check(None, "journal_mode", "off", |_| Ok(()))?;
-    copy.pragma_update(None, "synchronous", "off")?;
+    copy.pragma_update(None, "synchronous", "off")
+}
+
+fn copy_pages(source: &Connection, copy: &mut Connection) -> rusqlite::Result<()> {
     let backup = Backup::new(source, copy)?;
     let mut waited = Duration::ZERO;
     loop {
@@ -98,7 +133,7 @@ fn copy_pages(source: &Connection, copy: &mut Connection) -> rusqlite::Result<()
 }
 
 fn busy() -> rusqlite::Error {
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+    let code = ffi::Error::new(ffi::SQLITE_BUSY);
     rusqlite::Error::SqliteFailure(code, Some("somebody else holds the file".to_owned()))
 }
 

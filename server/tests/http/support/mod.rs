@@ -145,7 +145,7 @@ impl Server {
             notifications: Arc::new(notifications),
             base_path: base_path.to_owned(),
             storage: storage.clone(),
-            certificate: None,
+            tls: None,
             body_bytes_max,
             leaving: leaving_inside.clone(),
         };
