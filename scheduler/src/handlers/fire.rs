@@ -17,7 +17,7 @@ use crate::handlers::{admission, cancel, submit, unique};
 use crate::ids::ScheduleNo;
 use crate::job::Job;
 use crate::new_jobs::{NewJob, StartTime};
-use crate::schedule::catch_up::{self, Closed, PlannedSlots, SlotRun, Verdict};
+use crate::schedule::catch_up::{self, Closed, PlannedSlots, SlotDecision, SlotRun};
 use crate::schedule::{Overlap, Schedule};
 use crate::schedules::{Current, Entry, FireRow, FireVerdict, LastFire, MissReason, SkipReason};
 use crate::step::Change;
@@ -120,16 +120,16 @@ fn judge(
     current: Current,
     run: SlotRun,
 ) -> FireVerdict {
-    let late = match run.verdict {
-        Verdict::Fire => false,
-        Verdict::CatchUp => true,
-        Verdict::Closed(Closed::Paused) => return FireVerdict::Skipped(SkipReason::Paused),
-        Verdict::Closed(Closed::Disabled) => return FireVerdict::Skipped(SkipReason::Disabled),
-        Verdict::Closed(Closed::RuleChanged) => return FireVerdict::Missed(MissReason::RuleChanged),
-        Verdict::Closed(Closed::Removed) => return FireVerdict::Missed(MissReason::Removed),
-        Verdict::MissedPolicy => return FireVerdict::Missed(MissReason::Policy),
-        Verdict::MissedWindow => return FireVerdict::Missed(MissReason::Window),
-        Verdict::MissedLimit => return FireVerdict::Missed(MissReason::Limit),
+    let late = match run.decision {
+        SlotDecision::Fire => false,
+        SlotDecision::CatchUp => true,
+        SlotDecision::Closed(Closed::Paused) => return FireVerdict::Skipped(SkipReason::Paused),
+        SlotDecision::Closed(Closed::Disabled) => return FireVerdict::Skipped(SkipReason::Disabled),
+        SlotDecision::Closed(Closed::RuleChanged) => return FireVerdict::Missed(MissReason::RuleChanged),
+        SlotDecision::Closed(Closed::Removed) => return FireVerdict::Missed(MissReason::Removed),
+        SlotDecision::MissedPolicy => return FireVerdict::Missed(MissReason::Policy),
+        SlotDecision::MissedWindow => return FireVerdict::Missed(MissReason::Window),
+        SlotDecision::MissedLimit => return FireVerdict::Missed(MissReason::Limit),
     };
     match make_job(scheduler, now, number, schedule, current, run.from) {
         Ok(job) if late => FireVerdict::CaughtUp(job),

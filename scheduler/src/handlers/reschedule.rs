@@ -12,7 +12,7 @@ use crate::definition::Definition;
 use crate::handlers::{due, fire};
 use crate::ids::ScheduleNo;
 use crate::pauses;
-use crate::schedule::catch_up::{Closed, SlotCount, SlotRun, Verdict};
+use crate::schedule::catch_up::{Closed, SlotCount, SlotDecision, SlotRun};
 use crate::schedule::{Schedule, ScheduleId};
 use crate::schedules::{Current, Entry, FireVerdict, MissReason, ScheduleRow};
 
@@ -131,8 +131,8 @@ fn take_in(scheduler: &mut Scheduler, now: Now, name: &Arc<str>, schedule: &Sche
     let was_removed = entry.row.removed_at.take().is_some();
     let is_changed = core::mem::replace(&mut entry.row.fingerprint, fingerprint) != fingerprint;
     if is_changed && is_rule_known {
-        let verdict = Verdict::Closed(Closed::RuleChanged);
-        let run = SlotRun { from: now.utc, to: now.utc, count: NO_SLOTS, verdict };
+        let decision = SlotDecision::Closed(Closed::RuleChanged);
+        let run = SlotRun { from: now.utc, to: now.utc, count: NO_SLOTS, decision };
         record_end(scheduler, now, number, run);
     } else if is_changed {
         record_unknown(scheduler, now, number, Closed::RuleChanged);
@@ -171,7 +171,7 @@ fn leave_out(scheduler: &mut Scheduler, now: Now, number: ScheduleNo, listed: &L
 fn record_unknown(scheduler: &mut Scheduler, now: Now, number: ScheduleNo, reason: Closed) {
     let Some(entry) = scheduler.schedules.entries.get(&number) else { return };
     let from = Timestamp(entry.row.cursor.0.saturating_add(1));
-    let run = SlotRun { from, to: now.utc, count: NOT_COUNTED, verdict: Verdict::Closed(reason) };
+    let run = SlotRun { from, to: now.utc, count: NOT_COUNTED, decision: SlotDecision::Closed(reason) };
     record_end(scheduler, now, number, run);
 }
 
@@ -181,7 +181,7 @@ fn record_end(scheduler: &mut Scheduler, now: Now, number: ScheduleNo, run: Slot
     if entry.row.cursor >= now.utc {
         return;
     }
-    let is_removed = run.verdict == Verdict::Closed(Closed::Removed);
+    let is_removed = run.decision == SlotDecision::Closed(Closed::Removed);
     let why = if is_removed { MissReason::Removed } else { MissReason::RuleChanged };
     fire::record(scheduler, now, number, run, FireVerdict::Missed(why));
 }

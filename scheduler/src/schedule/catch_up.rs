@@ -1,4 +1,4 @@
-//! Plans the verdicts of all slots that have passed since the last decision, as a list of runs of equal verdicts. A pure function of the
+//! Decides about all slots that have passed since the last decision, as a list of runs with equal decisions. A pure function of the
 //! schedule, its cursor and the time.
 //!
 //! ```text
@@ -90,9 +90,9 @@ pub enum Closed {
     Removed,
 }
 
-/// Verdict on a run of slots.
+/// Decision of a plan about a run of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SlotDecision {
     /// One slot: it fires, on time.
     Fire,
     /// One slot: it fires, late.
@@ -107,7 +107,7 @@ pub enum Verdict {
     MissedLimit,
 }
 
-/// Consecutive slots with the same verdict.
+/// Consecutive slots with the same decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotRun {
     /// The first slot.
@@ -116,8 +116,8 @@ pub struct SlotRun {
     pub to: Timestamp,
     /// How many.
     pub count: SlotCount,
-    /// Their common verdict.
-    pub verdict: Verdict,
+    /// The decision about each of them.
+    pub decision: SlotDecision,
 }
 
 /// The slots in `(cursor, now]` that a plan decides about.
@@ -146,7 +146,7 @@ pub fn plan(
     let mut runs = Vec::new();
     let Some(last) = last else { return runs };
     if let Some(closed) = closed {
-        push(&mut runs, schedule, cursor, last, Verdict::Closed(closed));
+        push(&mut runs, schedule, cursor, last, SlotDecision::Closed(closed));
         return runs;
     }
     // Slots up to here are late.
@@ -158,11 +158,11 @@ pub fn plan(
             if policy.mode == CatchUpMode::Latest && late < last { CatchUpMode::None } else { policy.mode };
         at = plan_late(&mut runs, schedule, cursor, late, now, CatchUp { mode, ..policy });
     }
-    let fired = runs.iter().filter(|run| run.verdict == Verdict::CatchUp).count();
+    let fired = runs.iter().filter(|run| run.decision == SlotDecision::CatchUp).count();
     if late.is_some_and(|late| at < late) {
         return runs;
     }
-    fire_each(&mut runs, schedule, at, last, Verdict::Fire, FIRES_PER_PLAN - fired);
+    fire_each(&mut runs, schedule, at, last, SlotDecision::Fire, FIRES_PER_PLAN - fired);
     runs
 }
 
@@ -181,14 +181,14 @@ fn plan_late(
         CatchUpMode::All => policy.limit.max(1),
     };
     if wanted == 0 {
-        push(runs, schedule, cursor, late, Verdict::MissedPolicy);
+        push(runs, schedule, cursor, late, SlotDecision::MissedPolicy);
         return late;
     }
     // The last slot that is too old.
     let old = schedule.last_slot_in(cursor, Timestamp((now - policy.window).0.saturating_sub(1)));
     let old = old.map(|old| old.min(late));
     if let Some(old) = old {
-        push(runs, schedule, cursor, old, Verdict::MissedWindow);
+        push(runs, schedule, cursor, old, SlotDecision::MissedWindow);
     }
     let mut at = old.unwrap_or(cursor);
     // Walk back over those that are wanted.
@@ -201,12 +201,15 @@ fn plan_late(
     }
     let Some(first_wanted) = first_wanted else { return at };
     if let Some(surplus) = schedule.last_slot_in(at, Timestamp(first_wanted.0 - 1)) {
-        let why =
-            if policy.mode == CatchUpMode::Latest { Verdict::MissedPolicy } else { Verdict::MissedLimit };
+        let why = if policy.mode == CatchUpMode::Latest {
+            SlotDecision::MissedPolicy
+        } else {
+            SlotDecision::MissedLimit
+        };
         push(runs, schedule, at, surplus, why);
         at = surplus;
     }
-    fire_each(runs, schedule, at, late, Verdict::CatchUp, FIRES_PER_PLAN)
+    fire_each(runs, schedule, at, late, SlotDecision::CatchUp, FIRES_PER_PLAN)
 }
 
 fn fire_each(
@@ -214,21 +217,27 @@ fn fire_each(
     schedule: &Schedule,
     after: Timestamp,
     until: Timestamp,
-    verdict: Verdict,
+    decision: SlotDecision,
     most: usize,
 ) -> Timestamp {
     let mut at = after;
     for _ in 0..most {
         let Some(slot) = schedule.next_slot_after(at).filter(|slot| *slot <= until) else { break };
-        runs.push(SlotRun { from: slot, to: slot, count: SlotCount { count: 1, exact: true }, verdict });
+        runs.push(SlotRun { from: slot, to: slot, count: SlotCount { count: 1, exact: true }, decision });
         at = slot;
     }
     at
 }
 
-fn push(runs: &mut Vec<SlotRun>, schedule: &Schedule, after: Timestamp, to: Timestamp, verdict: Verdict) {
+fn push(
+    runs: &mut Vec<SlotRun>,
+    schedule: &Schedule,
+    after: Timestamp,
+    to: Timestamp,
+    decision: SlotDecision,
+) {
     if let Some(from) = schedule.next_slot_after(after).filter(|from| *from <= to) {
-        runs.push(SlotRun { from, to, count: schedule.count_slots(after, to), verdict });
+        runs.push(SlotRun { from, to, count: schedule.count_slots(after, to), decision });
     }
 }
 
@@ -265,7 +274,7 @@ mod tests {
         runs.iter()
             .map(|run| {
                 let (from, to) = (run.from.0 / MINUTE, run.to.0 / MINUTE);
-                alloc::format!("{from}-{to} {} {:?}", run.count.count, run.verdict)
+                alloc::format!("{from}-{to} {} {:?}", run.count.count, run.decision)
             })
             .collect()
     }
