@@ -104,7 +104,7 @@ fn reason(
     presenter: &Presenter,
     row: &JobRow,
     explanation: Option<&Explanation>,
-    verdicts: &[shapes::Verdict],
+    verdicts: &[shapes::WorkerVerdict],
     requester: Option<String>,
 ) -> Reason {
     let queued = explanation.filter(|it| it.state == row.state && row.state == JobState::Queued);
@@ -202,7 +202,7 @@ fn paused_by(explanation: &Explanation) -> Option<String> {
 fn asked_workers_reason(
     reason: Reason,
     explanation: Option<&Explanation>,
-    verdicts: &[shapes::Verdict],
+    verdicts: &[shapes::WorkerVerdict],
 ) -> Reason {
     let Some(explanation) = explanation.filter(|it| it.pending == Some(PendingReason::NoMatch)) else {
         return reason;
@@ -230,7 +230,7 @@ fn asked_workers_reason(
 fn only_worker_text(
     explanation: &Explanation,
     pending: PendingReason,
-    verdicts: &[shapes::Verdict],
+    verdicts: &[shapes::WorkerVerdict],
 ) -> Option<String> {
     if !waiting::is_of_allowed_worker(pending) {
         return None;
@@ -319,7 +319,11 @@ fn limit_text(explanation: &Explanation, pending: PendingReason) -> Option<Strin
     ))
 }
 
-fn verdicts(record: &JobRecord, explanation: &Explanation, snapshot: &Snapshot) -> Vec<shapes::Verdict> {
+fn verdicts(
+    record: &JobRecord,
+    explanation: &Explanation,
+    snapshot: &Snapshot,
+) -> Vec<shapes::WorkerVerdict> {
     let now = clock::now();
     let is_late = explanation.parent.is_some_and(|parent| parent.is_for_all && parent.is_complete);
     let verdict = |it: &WorkerVerdict| {
@@ -344,7 +348,7 @@ fn verdicts(record: &JobRecord, explanation: &Explanation, snapshot: &Snapshot) 
             (None, PlacementVerdict::Unable(_)) => ("unable", joined(&obstacles)),
         };
         let worker = WorkerRef { id: it.worker.0, name: it.name.to_string() };
-        shapes::Verdict { worker, verdict: verdict.into(), text, obstacles }
+        shapes::WorkerVerdict { worker, verdict: verdict.into(), text, obstacles }
     };
     explanation.workers.iter().map(verdict).collect()
 }
