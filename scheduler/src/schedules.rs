@@ -14,7 +14,7 @@
 //! - A backfill makes jobs of decided slots that have none. It neither moves the cursor nor changes the row that left them out.
 //! - A restore moves every cursor to its own time. One row `restored` covers the slots since the backup, which may have fired before.
 
-mod closed;
+mod inactive;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -236,7 +236,7 @@ impl FireVerdict {
 
     /// True if the schedule was paused or disabled.
     #[must_use]
-    pub const fn is_closed(self) -> bool {
+    pub const fn is_inactive(self) -> bool {
         matches!(self, Self::Skipped(SkipReason::Paused | SkipReason::Disabled))
     }
 

@@ -38,8 +38,8 @@ pub(crate) fn backfill(scheduler: &mut Scheduler, now: Now, request: BackfillReq
 fn decide_passed_slots(scheduler: &mut Scheduler, now: Now, request: &BackfillRequest) {
     let key = (request.definition.clone(), request.schedule.clone());
     let Some(number) = scheduler.schedules.numbers.get(&key).copied() else { return };
-    let is_closed = scheduler.schedules.entries.get(&number);
-    if is_closed.is_some_and(|entry| scheduler.schedules.closed(&entry.row, &scheduler.pauses).is_some()) {
+    let Some(entry) = scheduler.schedules.entries.get(&number) else { return };
+    if scheduler.schedules.inactive_reason(&entry.row, &scheduler.pauses).is_some() {
         fire::fire(scheduler, now, number);
     }
 }

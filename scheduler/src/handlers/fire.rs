@@ -17,7 +17,7 @@ use crate::handlers::{admission, cancel, submit, unique};
 use crate::ids::ScheduleNo;
 use crate::job::Job;
 use crate::new_jobs::{NewJob, StartTime};
-use crate::schedule::catch_up::{self, Closed, PlannedSlots, SlotDecision, SlotRun};
+use crate::schedule::catch_up::{self, InactiveReason, PlannedSlots, SlotDecision, SlotRun};
 use crate::schedule::{Overlap, Schedule};
 use crate::schedules::{Current, Entry, FireRow, FireVerdict, LastFire, MissReason, SkipReason};
 use crate::step::Change;
@@ -28,8 +28,8 @@ pub(crate) fn fire(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) -> u
     if let Some(entry) = scheduler.schedules.entries.get_mut(&number) {
         entry.due_at = None;
     }
-    let closed = closed_of(scheduler, number);
-    let made = decide(scheduler, now, number, closed);
+    let inactive = inactive_reason(scheduler, number);
+    let made = decide(scheduler, now, number, inactive);
     arm(scheduler, number);
     made
 }
@@ -39,9 +39,9 @@ pub(crate) fn decide(
     scheduler: &mut Scheduler,
     now: Now,
     number: ScheduleNo,
-    closed: Option<Closed>,
+    inactive: Option<InactiveReason>,
 ) -> usize {
-    let verdicts = decide_by(scheduler, now, number, (PlannedSlots::Due, now.utc), closed);
+    let verdicts = decide_by(scheduler, now, number, (PlannedSlots::Due, now.utc), inactive);
     verdicts.iter().filter(|verdict| verdict.has_fired()).count()
 }
 
@@ -51,35 +51,35 @@ const PLANS_AT_A_CHANGE: usize = 10;
 
 /// Decides about all slots of a rule that is replaced, also about those that wait for their jitter: their jobs start when they would have.
 pub(crate) fn decide_last(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
-    let closed = closed_of(scheduler, number);
+    let inactive = inactive_reason(scheduler, number);
     for _ in 0..PLANS_AT_A_CHANGE {
-        if decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), closed).is_empty() {
+        if decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), inactive).is_empty() {
             return;
         }
     }
-    decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), Some(Closed::RuleChanged));
+    decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), Some(InactiveReason::RuleChanged));
 }
 
 /// No slot of a schedule that leaves jobs.yaml fires any more. Those that have passed and wait for their jitter are missed.
 pub(crate) fn leave_out_passed(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
-    let closed = closed_of(scheduler, number).unwrap_or(Closed::Removed);
-    decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), Some(closed));
+    let inactive = inactive_reason(scheduler, number).unwrap_or(InactiveReason::Removed);
+    decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), Some(inactive));
 }
 
-fn closed_of(scheduler: &Scheduler, number: ScheduleNo) -> Option<Closed> {
+fn inactive_reason(scheduler: &Scheduler, number: ScheduleNo) -> Option<InactiveReason> {
     let entry = scheduler.schedules.entries.get(&number)?;
-    scheduler.schedules.closed(&entry.row, &scheduler.pauses)
+    scheduler.schedules.inactive_reason(&entry.row, &scheduler.pauses)
 }
 
 /// Skips the slots of a paused schedule that come before the end of its pauses. If the server was down at the end, later slots have passed,
 /// too: they are left to the policy.
 pub(crate) fn close_until_the_end(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
-    let closed = closed_of(scheduler, number);
-    let Some(entry) = scheduler.schedules.entries.get(&number).filter(|_| closed.is_some()) else { return };
+    let inactive = inactive_reason(scheduler, number);
+    let Some(entry) = scheduler.schedules.entries.get(&number).filter(|_| inactive.is_some()) else { return };
     let end = scheduler.schedules.paused_until(&entry.row, &scheduler.pauses);
-    let end = end.filter(|_| closed == Some(Closed::Paused));
+    let end = end.filter(|_| inactive == Some(InactiveReason::Paused));
     let until = end.map_or(now.utc, |end| now.utc.min(Timestamp(end.0.saturating_sub(1))));
-    decide_by(scheduler, now, number, (PlannedSlots::Due, until), closed);
+    decide_by(scheduler, now, number, (PlannedSlots::Due, until), inactive);
 }
 
 /// Carries a plan for the slots until a time out. Returns the verdict of each of its runs.
@@ -88,13 +88,13 @@ fn decide_by(
     now: Now,
     number: ScheduleNo,
     (slots, until): (PlannedSlots, Timestamp),
-    closed: Option<Closed>,
+    inactive: Option<InactiveReason>,
 ) -> Vec<FireVerdict> {
     let Some(entry) = scheduler.schedules.entries.get(&number) else { return Vec::new() };
     let (Some(schedule), Some(current)) = (entry.schedule.clone(), current_of(scheduler, entry)) else {
         return Vec::new();
     };
-    let runs = catch_up::plan(&schedule, entry.row.cursor, until, slots, closed, current.catch_up);
+    let runs = catch_up::plan(&schedule, entry.row.cursor, until, slots, inactive, current.catch_up);
     if runs.is_empty() {
         return Vec::new();
     }
@@ -123,10 +123,14 @@ fn judge(
     let late = match run.decision {
         SlotDecision::Fire => false,
         SlotDecision::CatchUp => true,
-        SlotDecision::Closed(Closed::Paused) => return FireVerdict::Skipped(SkipReason::Paused),
-        SlotDecision::Closed(Closed::Disabled) => return FireVerdict::Skipped(SkipReason::Disabled),
-        SlotDecision::Closed(Closed::RuleChanged) => return FireVerdict::Missed(MissReason::RuleChanged),
-        SlotDecision::Closed(Closed::Removed) => return FireVerdict::Missed(MissReason::Removed),
+        SlotDecision::Inactive(InactiveReason::Paused) => return FireVerdict::Skipped(SkipReason::Paused),
+        SlotDecision::Inactive(InactiveReason::Disabled) => {
+            return FireVerdict::Skipped(SkipReason::Disabled);
+        }
+        SlotDecision::Inactive(InactiveReason::RuleChanged) => {
+            return FireVerdict::Missed(MissReason::RuleChanged);
+        }
+        SlotDecision::Inactive(InactiveReason::Removed) => return FireVerdict::Missed(MissReason::Removed),
         SlotDecision::MissedPolicy => return FireVerdict::Missed(MissReason::Policy),
         SlotDecision::MissedWindow => return FireVerdict::Missed(MissReason::Window),
         SlotDecision::MissedLimit => return FireVerdict::Missed(MissReason::Limit),
@@ -263,16 +267,16 @@ pub(crate) fn put_row(scheduler: &mut Scheduler, number: ScheduleNo) {
 
 /// Interval in which the further slots of paused and disabled schedules are written down: a schedule of 100 ms costs one write for 50 slots, and the
 /// ledger is never older than people would wait for it.
-const CLOSED_EVERY: Duration = Duration::from_secs(5);
+const INACTIVE_ROW_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Sets the timer to the next slot, or removes it.
 pub(crate) fn arm(scheduler: &mut Scheduler, number: ScheduleNo) {
     let Some(entry) = scheduler.schedules.entries.get(&number) else { return };
     let cursor = entry.schedule.is_some().then_some(entry.row.cursor);
     scheduler.schedules.cursors.put(number, cursor);
-    let is_closed = scheduler.schedules.closed(&entry.row, &scheduler.pauses).is_some();
-    let written = entry.open.as_ref().filter(|open| is_closed && open.verdict.is_closed());
-    let soonest = written.map_or(Timestamp(i64::MIN), |open| open.at + CLOSED_EVERY);
+    let is_inactive = scheduler.schedules.inactive_reason(&entry.row, &scheduler.pauses).is_some();
+    let written = entry.open.as_ref().filter(|open| is_inactive && open.verdict.is_inactive());
+    let soonest = written.map_or(Timestamp(i64::MIN), |open| open.at + INACTIVE_ROW_INTERVAL);
     let Some(entry) = scheduler.schedules.entries.get_mut(&number) else { return };
     let next = entry.schedule.as_ref().and_then(|schedule| {
         let slot = schedule.next_slot_after(entry.row.cursor)?;

@@ -12,7 +12,7 @@ use crate::definition::Definition;
 use crate::handlers::{due, fire};
 use crate::ids::ScheduleNo;
 use crate::pauses;
-use crate::schedule::catch_up::{Closed, SlotCount, SlotDecision, SlotRun};
+use crate::schedule::catch_up::{InactiveReason, SlotCount, SlotDecision, SlotRun};
 use crate::schedule::{Schedule, ScheduleId};
 use crate::schedules::{Current, Entry, FireVerdict, MissReason, ScheduleRow};
 
@@ -92,10 +92,10 @@ impl Listed {
 
 /// Decides what is due by the rules that held so far, and all slots that have passed of rules that end.
 fn settle(scheduler: &mut Scheduler, now: Now, listed: &Listed) {
-    // Slots of closed schedules may have passed before their timer.
+    // Slots of inactive schedules may have passed before their timer.
     let is_due = |entry: &Entry| {
         entry.due_at.is_some_and(|at| at <= now.utc)
-            || scheduler.schedules.closed(&entry.row, &scheduler.pauses).is_some()
+            || scheduler.schedules.inactive_reason(&entry.row, &scheduler.pauses).is_some()
     };
     let present = scheduler.schedules.entries.iter().filter(|(_, entry)| entry.schedule.is_some());
     let fates = present.map(|(number, entry)| (*number, listed.fate_of(&entry.row), is_due(entry)));
@@ -131,13 +131,13 @@ fn take_in(scheduler: &mut Scheduler, now: Now, name: &Arc<str>, schedule: &Sche
     let was_removed = entry.row.removed_at.take().is_some();
     let is_changed = core::mem::replace(&mut entry.row.fingerprint, fingerprint) != fingerprint;
     if is_changed && is_rule_known {
-        let decision = SlotDecision::Closed(Closed::RuleChanged);
+        let decision = SlotDecision::Inactive(InactiveReason::RuleChanged);
         let run = SlotRun { from: now.utc, to: now.utc, count: NO_SLOTS, decision };
         record_end(scheduler, now, number, run);
     } else if is_changed {
-        record_unknown(scheduler, now, number, Closed::RuleChanged);
+        record_unknown(scheduler, now, number, InactiveReason::RuleChanged);
     } else if was_removed {
-        fire::decide(scheduler, now, number, Some(Closed::Removed));
+        fire::decide(scheduler, now, number, Some(InactiveReason::Removed));
     }
     if known.is_none() || is_changed || was_removed {
         fire::put_row(scheduler, number);
@@ -152,7 +152,7 @@ fn leave_out(scheduler: &mut Scheduler, now: Now, number: ScheduleNo, listed: &L
     let is_news = entry.row.removed_at.is_none();
     if is_news && !is_rule_known {
         let changes = listed.fate_of(&entry.row) == RuleFate::Changes;
-        let reason = if changes { Closed::RuleChanged } else { Closed::Removed };
+        let reason = if changes { InactiveReason::RuleChanged } else { InactiveReason::Removed };
         record_unknown(scheduler, now, number, reason);
     }
     let Some(entry) = scheduler.schedules.entries.get_mut(&number) else { return };
@@ -168,10 +168,10 @@ fn leave_out(scheduler: &mut Scheduler, now: Now, number: ScheduleNo, listed: &L
 
 /// The rule changed while the server was away, which does not know the old one: one row without a count covers the slots that it may have
 /// had since the last decision.
-fn record_unknown(scheduler: &mut Scheduler, now: Now, number: ScheduleNo, reason: Closed) {
+fn record_unknown(scheduler: &mut Scheduler, now: Now, number: ScheduleNo, reason: InactiveReason) {
     let Some(entry) = scheduler.schedules.entries.get(&number) else { return };
     let from = Timestamp(entry.row.cursor.0.saturating_add(1));
-    let run = SlotRun { from, to: now.utc, count: NOT_COUNTED, decision: SlotDecision::Closed(reason) };
+    let run = SlotRun { from, to: now.utc, count: NOT_COUNTED, decision: SlotDecision::Inactive(reason) };
     record_end(scheduler, now, number, run);
 }
 
@@ -181,7 +181,7 @@ fn record_end(scheduler: &mut Scheduler, now: Now, number: ScheduleNo, run: Slot
     if entry.row.cursor >= now.utc {
         return;
     }
-    let is_removed = run.decision == SlotDecision::Closed(Closed::Removed);
+    let is_removed = run.decision == SlotDecision::Inactive(InactiveReason::Removed);
     let why = if is_removed { MissReason::Removed } else { MissReason::RuleChanged };
     fire::record(scheduler, now, number, run, FireVerdict::Missed(why));
 }

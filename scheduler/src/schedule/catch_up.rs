@@ -77,9 +77,9 @@ impl CatchUpMode {
     }
 }
 
-/// Why no slot of a range fires, whatever the policy.
+/// Why a schedule is inactive: none of the slots that pass meanwhile fires, whatever its catch-up policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum InactiveReason {
     /// The schedule, its definition, or all schedules are paused.
     Paused,
     /// The definition is disabled.
@@ -97,8 +97,8 @@ pub enum SlotDecision {
     Fire,
     /// One slot: it fires, late.
     CatchUp,
-    /// They do not fire because of somebody's order.
-    Closed(Closed),
+    /// The schedule was inactive, so none of them fires.
+    Inactive(InactiveReason),
     /// The server was not there, and the policy catches none of them up.
     MissedPolicy,
     /// They are older than the window.
@@ -136,7 +136,7 @@ pub fn plan(
     cursor: Timestamp,
     now: Timestamp,
     slots: PlannedSlots,
-    closed: Option<Closed>,
+    inactive: Option<InactiveReason>,
     policy: CatchUp,
 ) -> Vec<SlotRun> {
     let last = match slots {
@@ -145,21 +145,23 @@ pub fn plan(
     };
     let mut runs = Vec::new();
     let Some(last) = last else { return runs };
-    if let Some(closed) = closed {
-        push(&mut runs, schedule, cursor, last, SlotDecision::Closed(closed));
+    if let Some(reason) = inactive {
+        push(&mut runs, schedule, cursor, last, SlotDecision::Inactive(reason));
         return runs;
     }
-    // Slots up to here are late.
-    let late = last_due(schedule, cursor, Timestamp((now - ON_TIME).0.saturating_sub(1)));
+    let last_late = last_due(schedule, cursor, Timestamp((now - ON_TIME).0.saturating_sub(1)));
     let mut at = cursor;
-    if let Some(late) = late {
+    if let Some(last_late) = last_late {
         // A slot that is on time is newer than any that is late.
-        let mode =
-            if policy.mode == CatchUpMode::Latest && late < last { CatchUpMode::None } else { policy.mode };
-        at = plan_late(&mut runs, schedule, cursor, late, now, CatchUp { mode, ..policy });
+        let mode = if policy.mode == CatchUpMode::Latest && last_late < last {
+            CatchUpMode::None
+        } else {
+            policy.mode
+        };
+        at = plan_late(&mut runs, schedule, cursor, last_late, now, CatchUp { mode, ..policy });
     }
     let fired = runs.iter().filter(|run| run.decision == SlotDecision::CatchUp).count();
-    if late.is_some_and(|late| at < late) {
+    if last_late.is_some_and(|last_late| at < last_late) {
         return runs;
     }
     fire_each(&mut runs, schedule, at, last, SlotDecision::Fire, FIRES_PER_PLAN - fired);
@@ -171,7 +173,7 @@ fn plan_late(
     runs: &mut Vec<SlotRun>,
     schedule: &Schedule,
     cursor: Timestamp,
-    late: Timestamp,
+    last_late: Timestamp,
     now: Timestamp,
     policy: CatchUp,
 ) -> Timestamp {
@@ -181,19 +183,18 @@ fn plan_late(
         CatchUpMode::All => policy.limit.max(1),
     };
     if wanted == 0 {
-        push(runs, schedule, cursor, late, SlotDecision::MissedPolicy);
-        return late;
+        push(runs, schedule, cursor, last_late, SlotDecision::MissedPolicy);
+        return last_late;
     }
-    // The last slot that is too old.
-    let old = schedule.last_slot_in(cursor, Timestamp((now - policy.window).0.saturating_sub(1)));
-    let old = old.map(|old| old.min(late));
-    if let Some(old) = old {
-        push(runs, schedule, cursor, old, SlotDecision::MissedWindow);
+    let last_too_old = schedule.last_slot_in(cursor, Timestamp((now - policy.window).0.saturating_sub(1)));
+    let last_too_old = last_too_old.map(|slot| slot.min(last_late));
+    if let Some(slot) = last_too_old {
+        push(runs, schedule, cursor, slot, SlotDecision::MissedWindow);
     }
-    let mut at = old.unwrap_or(cursor);
+    let mut at = last_too_old.unwrap_or(cursor);
     // Walk back over those that are wanted.
     let mut first_wanted = None;
-    let mut end = late;
+    let mut end = last_late;
     for _ in 0..wanted {
         let Some(slot) = schedule.last_slot_in(at, end) else { break };
         first_wanted = Some(slot);
@@ -209,7 +210,7 @@ fn plan_late(
         push(runs, schedule, at, surplus, why);
         at = surplus;
     }
-    fire_each(runs, schedule, at, late, SlotDecision::CatchUp, FIRES_PER_PLAN)
+    fire_each(runs, schedule, at, last_late, SlotDecision::CatchUp, FIRES_PER_PLAN)
 }
 
 fn fire_each(
@@ -318,11 +319,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_is_one_run() {
+    fn the_slots_of_an_inactive_schedule_are_one_run() {
         let (from, to) = (Timestamp(20 * MINUTE), Timestamp(100 * MINUTE));
-        let runs =
-            plan(&minutely(), from, to, PlannedSlots::Due, Some(Closed::Paused), policy(CatchUpMode::All));
-        assert_eq!(told(&runs), ["21-100 80 Closed(Paused)"]);
+        let runs = plan(
+            &minutely(),
+            from,
+            to,
+            PlannedSlots::Due,
+            Some(InactiveReason::Paused),
+            policy(CatchUpMode::All),
+        );
+        assert_eq!(told(&runs), ["21-100 80 Inactive(Paused)"]);
     }
 
     #[test]
@@ -365,11 +372,11 @@ mod tests {
     fn a_rule_that_ends_decides_slots_that_wait_for_their_jitter() {
         let schedule = Schedule { jitter: Duration::from_secs(30), ..minutely() };
         let slot = Timestamp(5 * MINUTE);
-        let runs = |closed| {
-            plan(&schedule, Timestamp(4 * MINUTE), slot, PlannedSlots::Passed, closed, CatchUp::default())
+        let runs = |inactive| {
+            plan(&schedule, Timestamp(4 * MINUTE), slot, PlannedSlots::Passed, inactive, CatchUp::default())
         };
         assert_eq!(told(&runs(None)), ["5-5 1 Fire"]);
-        assert_eq!(told(&runs(Some(Closed::Removed))), ["5-5 1 Closed(Removed)"]);
+        assert_eq!(told(&runs(Some(InactiveReason::Removed))), ["5-5 1 Inactive(Removed)"]);
     }
 
     /// Each slot is in exactly one run, in order, whatever is asked and however often.

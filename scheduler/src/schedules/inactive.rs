@@ -1,4 +1,4 @@
-//! Schedules that do not fire: paused, or of a disabled definition.
+//! Inactive schedules, of which no slot fires: paused, or of a disabled definition.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,20 +8,20 @@ use protocol::Timestamp;
 use crate::ids::ScheduleNo;
 use crate::pauses::{PauseTarget, Pauses};
 use crate::schedule::ScheduleId;
-use crate::schedule::catch_up::Closed;
+use crate::schedule::catch_up::InactiveReason;
 use crate::schedules::{ScheduleRow, Schedules};
 
 impl Schedules {
-    /// Why no slot of a schedule fires now.
-    pub(crate) fn closed(&self, row: &ScheduleRow, pauses: &Pauses) -> Option<Closed> {
+    /// Why a schedule is inactive now; none if it is active.
+    pub(crate) fn inactive_reason(&self, row: &ScheduleRow, pauses: &Pauses) -> Option<InactiveReason> {
         let state = self.names.get(&row.definition);
         // Before a pause: resuming would not bring its jobs back.
         if state.and_then(|state| state.current).is_some_and(|current| !current.enabled) {
-            return Some(Closed::Disabled);
+            return Some(InactiveReason::Disabled);
         }
         let group = state.and_then(|state| state.group.clone());
         let mut all = pauses.of_schedule(&row.definition, group, &row.schedule);
-        all.next().is_some().then_some(Closed::Paused)
+        all.next().is_some().then_some(InactiveReason::Paused)
     }
 
     /// The end of the last pause that reaches a schedule. Nothing if no pause does, or if one has no end.
