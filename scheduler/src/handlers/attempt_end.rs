@@ -371,7 +371,7 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
         gate::forget(scheduler, (job.definition, key_set), now);
         scheduler.definitions.drop_reference(job.definition);
     }
-    if let Some(next) = scheduler.schedules.let_go(id) {
+    if let Some(next) = scheduler.schedules.remove_job(id) {
         due::set_timer(scheduler, next);
     }
     scheduler.change(Change::Ended(ended));

@@ -64,7 +64,7 @@ pub(crate) fn end_due(scheduler: &mut Scheduler, now: Now) {
         let target = target.clone();
         let reached = scheduler.schedules.reached_by(&target);
         for number in &reached {
-            fire::close_until_the_end(scheduler, now, *number);
+            fire::skip_until_pause_ends(scheduler, now, *number);
         }
         put(scheduler, target, PauseChange::Ended(at));
         for number in reached {
