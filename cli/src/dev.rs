@@ -54,9 +54,9 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
     let worker_args = working::WorkerArgs::for_dev(flags.data.join("worker"), flags.slots);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
-        let leaving = CancellationToken::new();
+        let shutdown = CancellationToken::new();
         let hangups = hangup::listen()?;
-        let server = serving::start(config, leaving.clone()).await?;
+        let server = serving::start(config, shutdown.clone()).await?;
         tokio::spawn(hangup::reload_at_each(hangups, server.reloader()));
         let worker = working::config(&server.address().to_string(), worker_args, flags.runtimes)?;
         let signals = client::leave_signals()?;
@@ -70,7 +70,7 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
                 return Err(Failure::new(Exit::Failed, "the server stopped by itself").into());
             }
         }
-        leaving.cancel();
+        shutdown.cancel();
         serving_ended.await?.map_err(serving::failure_from)
     });
     working::shutdown_runtime(runtime);

@@ -89,16 +89,16 @@ pub struct Server {
     /// The file for the first token, if the server requires tokens and was given none.
     first_token_file: Option<PathBuf>,
     trace_export: Option<TraceExport>,
-    leaving: CancellationToken,
+    shutdown: CancellationToken,
 }
 
 impl Server {
     /// Reads jobs.yaml, locks the data directory, loads the store under a new epoch, and binds the port. Must be called on a tokio runtime.
-    /// Cancelling `leaving` shuts the server down.
+    /// Cancelling `shutdown` shuts the server down.
     ///
     /// # Errors
     /// Each names the cause, the place and the remedy; nothing is left behind that prevents another start.
-    pub async fn start(config: Config, leaving: CancellationToken) -> Result<Self, ServerError> {
+    pub async fn start(config: Config, shutdown: CancellationToken) -> Result<Self, ServerError> {
         let policy = policy::load_optional(config.policy_file.as_deref())?;
         let registries = registries(&config)?;
         let mail = if config.mail.is_some() { MailSupport::Present } else { MailSupport::Absent };
@@ -150,7 +150,7 @@ impl Server {
             listener = listener.with_tls(tls);
         }
         let storage = Storage::of(&config.data_dir);
-        tokio::spawn(storage.clone().watch(leaving.clone()));
+        tokio::spawn(storage.clone().watch(shutdown.clone()));
         let traces = Traces::of_process(handles.cluster);
         let acceptor = WorkerAcceptor::new(
             handles.gate,
@@ -158,7 +158,7 @@ impl Server {
             archive.clone(),
             logs.clone(),
             config.intervals,
-            leaving.clone(),
+            shutdown.clone(),
         )
         .with_worker_labels(config.worker_labels.clone())
         .with_secrets(config.secrets.clone())
@@ -183,7 +183,7 @@ impl Server {
             handles.handle.clone(),
         );
         secrets_watch.begin();
-        tokio::spawn(secrets_watch.run(leaving.clone()));
+        tokio::spawn(secrets_watch.run(shutdown.clone()));
         let reloader = Reloader::new(
             handles.handle.clone(),
             catalogue.clone(),
@@ -196,8 +196,8 @@ impl Server {
             reloader.with_copies(config.data_dir.clone(), config.faulty_jobs_file).with_refusal(refusal);
         let reloader = Arc::new(reloader.with_mail(mail).with_records(records.clone()));
         if config.removed_definitions == RemovedDefinitions::Cancel {
-            let (reloader, archive, leaving) = (reloader.clone(), archive.clone(), leaving.clone());
-            tokio::spawn(async move { reloader.cancel_removed(archive, leaving).await });
+            let (reloader, archive, shutdown) = (reloader.clone(), archive.clone(), shutdown.clone());
+            tokio::spawn(async move { reloader.cancel_removed(archive, shutdown).await });
         }
         let notifications = Arc::new(Delivery {
             archive: notification_archive,
@@ -212,7 +212,7 @@ impl Server {
             requests: SendRequests::default(),
             receivers: Receivers::default(),
         });
-        tokio::spawn(notifications.clone().run(leaving.clone()));
+        tokio::spawn(notifications.clone().run(shutdown.clone()));
         let retained = catalogue.clone();
         let access = config.access(listener.address(), handles.cluster, &records, handles.metrics.clone());
         let services = http::Services {
@@ -234,7 +234,7 @@ impl Server {
             storage: storage.clone(),
             certificate,
             body_bytes_max: http::BODY_BYTES_MAX,
-            leaving: leaving.clone(),
+            shutdown: shutdown.clone(),
         };
         let maintenance = maintenance::run(
             config.retention,
@@ -243,7 +243,7 @@ impl Server {
             config.data_dir.clone(),
             maintenance::RetainedData { archive, logs, catalogue: retained },
             retention_time,
-            leaving.clone(),
+            shutdown.clone(),
         );
         let maintenance = tokio::spawn(maintenance);
         let router = http::router(services, ws::router(acceptor.clone()));
@@ -259,7 +259,7 @@ impl Server {
             records,
             first_token_file,
             trace_export,
-            leaving,
+            shutdown,
         })
     }
 
@@ -304,16 +304,16 @@ impl Server {
         }
         let records = self.records.clone();
         let recording = tokio::spawn({
-            let (records, leaving) = (self.records.clone(), self.leaving.clone());
-            async move { records.run(leaving).await }
+            let (records, shutdown) = (self.records.clone(), self.shutdown.clone());
+            async move { records.run(shutdown).await }
         });
-        let shutdown = self.leaving.clone();
+        let shutdown = self.shutdown.clone();
         let serving = async {
             let sessions = async {
-                self.leaving.cancelled().await;
+                self.shutdown.cancelled().await;
                 self.acceptor.wait_closed(SESSIONS_TIMEOUT).await;
             };
-            tokio::join!(self.listener.serve(self.router, self.leaving.clone()), sessions);
+            tokio::join!(self.listener.serve(self.router, self.shutdown.clone()), sessions);
             // A panic of maintenance was logged when it happened.
             let _ = self.maintenance.await;
             let _ = recording.await;

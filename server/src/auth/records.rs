@@ -198,14 +198,14 @@ impl AccessRecords {
     }
 
     /// Writes the audit log and the use of tokens, and ends what expired tokens have open, until the server leaves.
-    pub async fn run(&self, leaving: CancellationToken) {
+    pub async fn run(&self, shutdown: CancellationToken) {
         let mut ticks = interval(WRITE_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut count = 0;
         loop {
             let is_last = tokio::select! {
                 _ = ticks.tick() => false,
-                () = leaving.cancelled() => true,
+                () = shutdown.cancelled() => true,
             };
             self.tokens.end_expired(clock::now().utc);
             self.write_collected(is_last).await;
@@ -225,8 +225,8 @@ impl AccessRecords {
     }
 
     /// Writes the requests that were collected. While the store is unavailable they wait; the log says when some are lost.
-    async fn write_collected(&self, leaving: bool) {
-        let rows = self.audit.take(clock::now().utc, leaving);
+    async fn write_collected(&self, at_shutdown: bool) {
+        let rows = self.audit.take(clock::now().utc, at_shutdown);
         if rows.is_empty() {
             return;
         }

@@ -33,8 +33,8 @@ impl From<Busy> for RoundError {
 }
 
 impl Reloader {
-    /// Cancels waiting jobs of removed definitions at the start and after each load, until `leaving` is cancelled.
-    pub async fn cancel_removed(&self, archive: Arc<dyn Archive>, leaving: CancellationToken) {
+    /// Cancels waiting jobs of removed definitions at the start and after each load, until `shutdown` is cancelled.
+    pub async fn cancel_removed(&self, archive: Arc<dyn Archive>, shutdown: CancellationToken) {
         let cancelling = async {
             loop {
                 let loaded = self.loaded.notified();
@@ -47,7 +47,7 @@ impl Reloader {
         };
         tokio::select! {
             () = cancelling => {}
-            () = leaving.cancelled() => {}
+            () = shutdown.cancelled() => {}
         }
     }
 

@@ -217,7 +217,7 @@ impl Operation {
             };
             let Some(last) = last else { return Ok(()) };
             filter.before = Some(last);
-            if Instant::now() >= until || self.state.services.leaving.is_cancelled() {
+            if Instant::now() >= until || self.state.services.shutdown.is_cancelled() {
                 result.next = Some(cursor::write(last));
                 return Ok(());
             }

@@ -159,7 +159,7 @@ impl Export {
     /// # Errors
     /// One that breaks the connection.
     async fn read_on(&mut self) -> Result<String, io::Error> {
-        let cause = match self.state.services.leaving.is_cancelled() {
+        let cause = match self.state.services.shutdown.is_cancelled() {
             true => "the server is leaving",
             false => match self.read().await {
                 Ok(text) => return Ok(text),

@@ -330,7 +330,7 @@ impl Reader {
         tokio::select! {
             // Growth counts even if the time is up at the same moment.
             biased;
-            () = self.state.services.leaving.cancelled() => {
+            () = self.state.services.shutdown.cancelled() => {
                 self.ready.push_back(Item::ShuttingDown);
                 self.done = true;
             }
