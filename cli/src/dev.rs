@@ -59,7 +59,7 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
         let server = serving::start(config, shutdown.clone()).await?;
         tokio::spawn(hangup::reload_at_each(hangups, server.reloader()));
         let worker = working::config(&server.address().to_string(), worker_args, flags.runtimes)?;
-        let signals = client::leave_signals()?;
+        let signals = client::shutdown_signals()?;
         let serving_ended = tokio::spawn(server.run());
         let working_ended = tokio::spawn(client::run(worker, signals, Arc::default()));
         tokio::pin!(serving_ended, working_ended);

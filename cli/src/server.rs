@@ -291,7 +291,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         retention: flags.retention.into(),
     })?;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
-        let mut signals = systemd::announce_stop(client::leave_signals()?);
+        let mut signals = systemd::announce_stop(client::shutdown_signals()?);
         let shutdown = CancellationToken::new();
         let hangups = hangup::listen()?;
         let server = start(config, shutdown.clone()).await?;

@@ -177,7 +177,7 @@ impl Logs {
 
     fn report_done(&self, done: impl IntoIterator<Item = Token>) {
         for token in done {
-            // The receiver is gone: the worker is leaving.
+            // The receiver is gone: the worker is shutting down.
             let _ = self.shared.done.send(token);
         }
     }

@@ -27,7 +27,7 @@ impl Worker {
             Input::OutputDone(token) => handlers::end::output_done(self, token),
             Input::DiskIsLow(is_low) => handlers::end::disk_is_low(self, now, is_low),
             Input::StorageFault(fault) => handlers::availability::set_storage_fault(self, fault),
-            Input::Leave(leave) => handlers::leave::leave(self, now, leave),
+            Input::Shutdown(mode) => handlers::shutdown::begin(self, now, mode),
             Input::Tick => handlers::tick::tick(self, now),
         }
         self.run_prepared(now);
@@ -41,7 +41,7 @@ impl Worker {
         if self.link.is_joined() {
             self.send_pending(now.up);
         }
-        handlers::leave::exit_if_done(self);
+        handlers::shutdown::exit_if_done(self);
         Step { effects: mem::take(&mut self.effects) }
     }
 
@@ -72,7 +72,7 @@ impl Worker {
             Order::Recall(tokens) => handlers::stop::recall(self, tokens),
             Order::Acknowledge(last) => handlers::end::acknowledged(self, now, last),
             Order::Pulse(number) => handlers::connect::pulse(self, number),
-            Order::Configure(it) => handlers::leave::configure(self, it),
+            Order::Configure(it) => handlers::shutdown::configure(self, it),
             // Output bypasses the state machine; the client has handled it.
             Order::OutputAcknowledge(_) | Order::Welcome(_) | Order::Refused(_) | Order::GoAway(_) => {}
         }

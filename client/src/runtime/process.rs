@@ -358,7 +358,7 @@ impl Shared {
     }
 
     fn send_event(&self, event: RuntimeEvent) {
-        // The receiver is gone: the worker is leaving.
+        // The receiver is gone: the worker is shutting down.
         let _ = self.events.send(event);
     }
 

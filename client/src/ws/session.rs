@@ -165,7 +165,7 @@ enum NextWrite {
     Reports,
     Output(Vec<Chunk>),
     Ping,
-    Leave,
+    Close,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
@@ -175,7 +175,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
         loop {
             let next = tokio::select! {
                 biased;
-                count = self.reports.recv_many(&mut reports, BATCH) => if count == 0 { NextWrite::Leave } else { NextWrite::Reports },
+                count = self.reports.recv_many(&mut reports, BATCH) => if count == 0 { NextWrite::Close } else { NextWrite::Reports },
                 Ok(()) = self.intervals.changed() => NextWrite::NewIntervals,
                 _ = self.ping.tick() => NextWrite::Ping,
                 chunks = self.logs.next(), if self.may_send_output => NextWrite::Output(chunks),
@@ -188,7 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
                 NextWrite::Reports => self.write_reports(&mut reports).await,
                 NextWrite::Output(chunks) => self.write(&[Report::Output(chunks)]).await,
                 NextWrite::Ping => self.feed(Message::Ping(Bytes::new())).await,
-                NextWrite::Leave => return SessionEnd::Ours(close::NORMAL.plain()),
+                NextWrite::Close => return SessionEnd::Ours(close::NORMAL.plain()),
             };
             let flushed = match written {
                 Ok(()) => self.flush().await,

@@ -197,7 +197,7 @@ impl AccessRecords {
         Ok(TokenRow { revoked_at: Some(now), ..row })
     }
 
-    /// Writes the audit log and the use of tokens, and ends what expired tokens have open, until the server leaves.
+    /// Writes the audit log and the use of tokens, and ends what expired tokens have open, until the server shuts down.
     pub async fn run(&self, shutdown: CancellationToken) {
         let mut ticks = interval(WRITE_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -219,7 +219,7 @@ impl AccessRecords {
         }
     }
 
-    /// Writes all requests that were collected, when the server leaves.
+    /// Writes all requests that were collected, when the server shuts down.
     pub async fn write_audit(&self) {
         self.write_collected(true).await;
     }

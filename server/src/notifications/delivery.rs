@@ -126,7 +126,7 @@ impl UnderWay {
 }
 
 impl Delivery {
-    /// Sends what is due or asked for until the server leaves. A try under way is then broken off, and made again by the next start.
+    /// Sends what is due or asked for until the server shuts down. A try under way is then broken off, and made again by the next start.
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -52,7 +52,7 @@ pub(crate) fn welcome(worker: &mut Worker, now: Uptime, welcome: Welcome) {
     worker.notices = PendingNotices {
         inventory: true,
         // Hello has no field for it.
-        condition: worker.leaving().is_some(),
+        condition: worker.shutdown_mode().is_some(),
         running,
         wanted: worker.backlog.wanted(),
         ..PendingNotices::default()
@@ -101,7 +101,7 @@ pub(crate) fn refused(worker: &mut Worker, refused: Refused) {
     reconnect(worker, after, None, format!("refused ({}): {}", refused.code, refused.text));
 }
 
-/// The server leaves or has too many workers.
+/// The server shuts down or has too many workers.
 pub(crate) fn go_away(worker: &mut Worker, go: GoAway) {
     let after = go.reconnect_after.min(RETRY_AFTER_MAX);
     let after = after + worker.link.up_to(after);

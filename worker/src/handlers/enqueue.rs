@@ -22,7 +22,7 @@ pub(crate) fn enqueue(worker: &mut Worker, now: Uptime, assignments: Vec<Assignm
             worker.notices.status.push((token, known.phase()));
         } else if worker.outbox.is_released(token) {
             // The order was sent again before the server had the answer. The attempt may be elsewhere by now.
-        } else if worker.leaving().is_some() {
+        } else if worker.shutdown_mode().is_some() {
             worker.outbox.released(token, ReleaseCause::Draining, String::new());
         } else if !has_room(worker) {
             worker.outbox.released(token, ReleaseCause::Full, String::new());

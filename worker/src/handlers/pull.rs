@@ -10,7 +10,7 @@ use crate::core::Worker;
 use crate::pulls::Image;
 use crate::step::Effect;
 
-/// The image of a launched attempt is not here. Its slot goes to another one, and it waits for a pull slot. A leaving worker gives it back
+/// The image of a launched attempt is not here. Its slot goes to another one, and it waits for a pull slot. A worker that shuts down gives it back
 /// if no pull slot is free.
 pub(crate) fn image_missing(worker: &mut Worker, token: Token) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
@@ -29,7 +29,7 @@ pub(crate) fn image_missing(worker: &mut Worker, token: Token) {
     worker.pulls.wait(position, token, image);
     begin_pulls(worker);
     let waits = worker.attempts.get(&token).is_some_and(Attempt::is_unstarted);
-    if waits && worker.leaving().is_some() {
+    if waits && worker.shutdown_mode().is_some() {
         worker.release(token, ReleaseCause::Draining, String::new());
     }
 }

@@ -58,7 +58,7 @@ impl WantedImages {
         (Self(ask), questions)
     }
 
-    /// `None` if the worker is leaving.
+    /// `None` if the worker is shutting down.
     async fn get(&self) -> Option<BTreeSet<String>> {
         let (question, answer) = oneshot::channel();
         self.0.send(question).await.ok()?;
