@@ -45,7 +45,7 @@ pub use notification_rows::{
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
 pub use retention_rows::{Removed, RetentionCutoffs};
-pub use run_on_rows::{MemberPlace, SetPart};
+pub use run_on_rows::{MemberOnWorker, RunOnRole};
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
 use scheduler::input::KeyHolder;
@@ -178,7 +178,7 @@ pub trait Archive: Send + Sync {
     ///
     /// # Errors
     /// The store cannot be read.
-    fn member_places(&self, parent: JobId, limit: usize) -> Result<Vec<MemberPlace>, ReadError>;
+    fn members_on_workers(&self, parent: JobId, limit: usize) -> Result<Vec<MemberOnWorker>, ReadError>;
 
     /// The definitions and states of these jobs; those that are not kept are left out.
     ///
