@@ -38,7 +38,7 @@ pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Res
     let limit = filter.limit.min(JOBS_MAX);
     let names = NameSet::of(connection, filter)?;
     if let Some(name) = &filter.submitted_by
-        && coarse::submitter(connection, name)?.is_none()
+        && coarse::requester_id(connection, name)?.is_none()
     {
         // Nobody of this name ever made a job.
         return Ok(Vec::new());
