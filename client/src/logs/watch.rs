@@ -13,7 +13,7 @@ use protocol::Token;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify;
 
-use super::Shared;
+use super::LogsState;
 use super::files::Files;
 
 /// The followed files.
@@ -40,8 +40,8 @@ struct GrowthSource {
 impl GrowthWatch {
     /// Starts to notice growth of these files, by a watch of their directory. Growth before this call is not noticed, and growth before the
     /// queue knows the attempt is ignored: the caller looks at the files once more when it does.
-    pub(super) fn add(&self, shared: &Arc<Shared>, token: Token, files: &Arc<Files>) {
-        let Some(source) = self.source.get_or_init(|| start(shared)) else { return };
+    pub(super) fn add(&self, state: &Arc<LogsState>, token: Token, files: &Arc<Files>) {
+        let Some(source) = self.source.get_or_init(|| start(state)) else { return };
         let flags = inotify::WatchFlags::MODIFY;
         let watch = inotify::add_watch(&source.growth, files.dir().path(), flags).ok();
         let mut followed = self.followed();
@@ -130,8 +130,8 @@ impl GrowthSource {
     }
 }
 
-fn start(shared: &Arc<Shared>) -> Option<Arc<GrowthSource>> {
-    let (weak, started) = (Arc::downgrade(shared), GrowthSource::open());
+fn start(state: &Arc<LogsState>) -> Option<Arc<GrowthSource>> {
+    let (weak, started) = (Arc::downgrade(state), GrowthSource::open());
     let spawned = started.map_err(std::io::Error::from).and_then(|source| {
         let source = Arc::new(source);
         let for_thread = Arc::clone(&source);
@@ -145,25 +145,25 @@ fn start(shared: &Arc<Shared>) -> Option<Arc<GrowthSource>> {
         .ok()
 }
 
-fn run(shared: &Weak<Shared>, source: &GrowthSource) {
+fn run(state: &Weak<LogsState>, source: &GrowthSource) {
     loop {
-        let polls = shared.upgrade().is_some_and(|shared| shared.watch.has_unwatched());
+        let polls = state.upgrade().is_some_and(|state| state.watch.has_unwatched());
         let watches = source.wait(polls.then_some(POLL_EVERY));
-        let Some(shared) = shared.upgrade() else { return };
-        for token in shared.watch.tokens(&watches) {
-            look_at(&shared, token);
+        let Some(state) = state.upgrade() else { return };
+        for token in state.watch.tokens(&watches) {
+            look_at(&state, token);
         }
-        shared.wake.notify_one();
-        drop(shared);
+        state.wake.notify_one();
+        drop(state);
         std::thread::sleep(LOOK_EVERY);
     }
 }
 
 /// Passes the present lengths of these files on to the queue.
-pub(super) fn look_at(shared: &Shared, token: Token) {
-    let Some(files) = shared.watch.files(token) else { return };
+pub(super) fn look_at(state: &LogsState, token: Token) {
+    let Some(files) = state.watch.files(token) else { return };
     let lengths = files.lengths();
-    let freeing = shared.queue().grown(token, lengths);
+    let freeing = state.queue().grown(token, lengths);
     if let Some(freeing) = freeing {
         files.free(&freeing);
     }
