@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::attempt_dir::{self, AttemptDir, OutputProgress, ReplayRange};
 
-use files::{Files, KeepLimits};
+use files::{AttemptFiles, KeepLimits};
 pub(crate) use follower::OutputFollower;
 pub use queue::{ACKNOWLEDGE_TIMEOUT, MEMORY_BYTES_MAX};
 use queue::{NextAction, Queue};
@@ -82,10 +82,10 @@ impl Logs {
             return Ok(());
         }
         let (progress, replayed) = (dir.progress()?, dir.replayed()?);
-        let files = Arc::new(Files::open(dir.clone(), patterns)?);
+        let files = Arc::new(AttemptFiles::open(dir.clone(), patterns)?);
         self.state.watch.add(&self.state, token, &files);
         let lengths = files.lengths();
-        let limits = KeepLimits::new(bytes_max, progress, replayed).with_margin(files.margin());
+        let limits = KeepLimits::new(bytes_max, progress, replayed).with_mask_context(files.context_bytes());
         self.begin_to_send(token, files, limits, progress, lengths);
         Ok(())
     }
@@ -94,20 +94,20 @@ impl Logs {
     fn begin_to_send(
         &self,
         token: Token,
-        files: Arc<Files>,
+        files: Arc<AttemptFiles>,
         limits: KeepLimits,
         progress: OutputProgress,
         lengths: [u64; 2],
     ) {
         self.queue().follow(token, files, limits, progress, lengths);
         // Growth since then may have been noticed before the queue knew the attempt, and was ignored.
-        watch::look_at(&self.state, token);
+        watch::check_growth(&self.state, token);
         self.state.wake.notify_one();
     }
 
     /// Marks the offsets from which the files hold bytes of the engine's log.
-    pub fn replaying(&self, token: Token, replayed: ReplayRange) {
-        self.queue().replaying(token, replayed);
+    pub fn set_replayed(&self, token: Token, replayed: ReplayRange) {
+        self.queue().set_replayed(token, replayed);
     }
 
     /// Marks the output as complete with these lengths. Bytes that cannot be found become a gap.

@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::attempt_dir::{AttemptStore, OutputProgress};
-    use crate::logs::files::{Files, KeepLimits};
+    use crate::logs::files::{AttemptFiles, KeepLimits};
 
     fn attempt(state: &Path) -> (Token, AttemptDir) {
         let store = AttemptStore::open(state).expect("a store");
@@ -183,7 +183,7 @@ mod tests {
     async fn growth_before_the_queue_knows_the_attempt_is_sent_without_another_growth() {
         let state = tempfile::tempdir().expect("a directory");
         let (token, dir) = attempt(state.path());
-        let files = Arc::new(Files::open(dir.clone(), &[]).expect("opened"));
+        let files = Arc::new(AttemptFiles::open(dir.clone(), &[]).expect("opened"));
         let lengths = files.lengths();
         dir.output(Stream::Stdout).expect("opened").write_all(b"a line\n").expect("written");
 
