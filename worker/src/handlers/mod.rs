@@ -1,4 +1,5 @@
-//! One file per kind of input.
+//! One file per kind of input. A function `on_…` handles an input, an order or an event of a runtime; the others are steps that several of them
+//! share.
 
 pub(crate) mod availability;
 pub(crate) mod connect;

@@ -12,7 +12,7 @@ use crate::step::Effect;
 
 /// The image of a launched attempt is not here. Its slot goes to another one, and it waits for a pull slot. A worker that shuts down gives it back
 /// if no pull slot is free.
-pub(crate) fn image_missing(worker: &mut Worker, token: Token) {
+pub(crate) fn on_image_missing(worker: &mut Worker, token: Token) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };
@@ -49,7 +49,7 @@ pub(crate) fn begin_pulls(worker: &mut Worker) {
 }
 
 /// A pull advances, or failed and is repeated.
-pub(crate) fn progressed(worker: &mut Worker, token: Token, phase: Phase) {
+pub(crate) fn on_progressed(worker: &mut Worker, token: Token, phase: Phase) {
     let Phase::Pulling { percent, failures } = phase else {
         return;
     };
@@ -64,7 +64,7 @@ pub(crate) fn progressed(worker: &mut Worker, token: Token, phase: Phase) {
 }
 
 /// The image is here: the attempt waits for a slot, and its pull slot is free unless others wait for the same image.
-pub(crate) fn pulled(worker: &mut Worker, token: Token) {
+pub(crate) fn record_pulled(worker: &mut Worker, token: Token) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };

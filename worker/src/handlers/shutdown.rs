@@ -14,12 +14,12 @@ use crate::input::ShutdownMode;
 use crate::step::Effect;
 
 /// The operator of this machine asks the process to shut down. A stronger request replaces a weaker one.
-pub(crate) fn begin(worker: &mut Worker, now: Uptime, mode: ShutdownMode) {
+pub(crate) fn on_shutdown(worker: &mut Worker, now: Uptime, mode: ShutdownMode) {
     if worker.requested_shutdown >= Some(mode) {
         return;
     }
     worker.requested_shutdown = Some(mode);
-    give_back(worker);
+    release_unstarted(worker);
     match mode {
         ShutdownMode::Drain => {}
         ShutdownMode::Interrupt => {
@@ -32,7 +32,7 @@ pub(crate) fn begin(worker: &mut Worker, now: Uptime, mode: ShutdownMode) {
 }
 
 /// The server changed settings.
-pub(crate) fn configure(worker: &mut Worker, configure: Configure) {
+pub(crate) fn on_configure(worker: &mut Worker, configure: Configure) {
     if let Some(slots) = configure.slots {
         worker.slots.resize(slots);
         pull::begin_pulls(worker);
@@ -46,14 +46,14 @@ pub(crate) fn configure(worker: &mut Worker, configure: Configure) {
     }
     worker.drain_ordered = configure.drain;
     if worker.drain_ordered {
-        give_back(worker);
+        release_unstarted(worker);
     } else {
         worker.notices.condition = true;
     }
 }
 
 /// Releases all unstarted attempts of a worker that shuts down.
-fn give_back(worker: &mut Worker) {
+fn release_unstarted(worker: &mut Worker) {
     worker.notices.condition = true;
     for token in tokens(worker, |attempt| attempt.is_unstarted()) {
         worker.release(token, ReleaseCause::Draining, String::new());
