@@ -7,7 +7,7 @@
 //! - While the server was away nothing is decided. The slots of that time are decided at the next start, by `catch_up`.
 //! - A changed rule begins at the moment of the change. One row `rule_changed` with count 0 marks it in the ledger. The old rule decides
 //!   all slots up to then, jitter or not. Rules are not stored: if one changed while the server was away, nobody knows it any more. Then the
-//!   row begins behind the cursor, and its count is not exact. A schedule that is gone at a start has such a row, too.
+//!   row begins after the cursor, and its count is not exact. A schedule that is gone at a start has such a row, too.
 //! - A schedule that leaves jobs.yaml keeps its cursor. If it comes back, the slots in between are missed: `removed`.
 //!   The store forgets it after the last row of its ledger, some weeks later: then it begins anew.
 //! - While it is paused or disabled its slots are skipped. They never fire later.

@@ -62,7 +62,7 @@ pub(crate) struct Disk {
     last_fence: Fence,
     last_worker: WorkerId,
     definitions: BTreeMap<Revision, Arc<Definition>>,
-    /// Job 1 first. None where a number was set aside: for a batch that is being made, or never was.
+    /// Job 1 first. None where a number was reserved: for a batch that is being made, or never was.
     rows: Vec<Option<Row>>,
     /// The batch that is being made, where nobody sees it: what was added so far.
     forming: Option<(Range<u64>, Vec<AddedJob>)>,
@@ -286,7 +286,7 @@ impl Disk {
                     return Ok(());
                 }
                 if added.job != JobId(self.last_job().0 + 1) {
-                    return Err(format!("job {} is added behind job {}", added.job, self.last_job()));
+                    return Err(format!("job {} is added after job {}", added.job, self.last_job()));
                 }
                 self.rows.push(None);
                 self.add(added, moved);
@@ -294,10 +294,7 @@ impl Disk {
             }
             Change::PendingBatch { first, last } => {
                 if self.forming.is_some() || first.0 != self.last_job().0 + 1 || last < first {
-                    return Err(format!(
-                        "jobs {first} to {last} are set aside behind job {}",
-                        self.last_job()
-                    ));
+                    return Err(format!("jobs {first} to {last} are reserved after job {}", self.last_job()));
                 }
                 self.rows.resize(last.0 as usize, None);
                 self.forming = Some((first.0..last.0 + 1, Vec::new()));

@@ -35,7 +35,7 @@ use crate::logs::Logs;
 use crate::secrets;
 use crate::usage::{Source, UsageSampler};
 
-/// The command of the shim: a program that calls [`shim::run`](super::shim::run) with the arguments behind `args`.
+/// The command of the shim: a program that calls [`shim::run`](super::shim::run) with the arguments after `args`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Path of the program.

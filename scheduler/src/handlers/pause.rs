@@ -92,7 +92,7 @@ fn recall(scheduler: &mut Scheduler, now: Now) {
     }
 }
 
-/// Puts the lanes of definitions that are held back aside, and those of the others back. Walks all definitions and lanes: after an operator's
+/// Pauses the lanes of definitions that are held back, and resumes those of the others. Walks all definitions and lanes: after an operator's
 /// command, at the end of a pause, at a start, at a reading of jobs.yaml, and when secrets are missing or there again.
 pub(crate) fn apply(scheduler: &mut Scheduler) {
     let is_paused = |number: &DefinitionNo| {

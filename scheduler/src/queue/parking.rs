@@ -183,7 +183,7 @@ impl ReadyQueue {
         self.set_parked(lane, None);
     }
 
-    /// Unparks the lane behind this one, of those that wait for a slot of these workers, if `has_free_slot` says that one of them has one for
+    /// Unparks the lane after this one, of those that wait for a slot of these workers, if `has_free_slot` says that one of them has one for
     /// its position.
     pub fn unpark_slot_after(
         &mut self,

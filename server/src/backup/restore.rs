@@ -89,7 +89,7 @@ fn restore_locked(
         copy_owner(data, ours).map_err(io("give away", ours))?;
     }
     sync_names(data).map_err(io("sync", data))?;
-    // The record is of the store that was there. It goes first: if the restore is broken off, the parts behind it are moved the next time.
+    // The record is of the store that was there. It goes first: if the restore is broken off, the parts after it are moved the next time.
     let record = data.join(LAST_BACKUP).exists().then_some(LAST_BACKUP);
     let replaced: Vec<&str> = record.into_iter().chain(existing).collect();
     let aside = if replaced.is_empty() { None } else { Some(move_aside(data, &replaced, now)?) };

@@ -111,7 +111,7 @@ pub trait Store: Send {
     /// As for a commit; nothing was changed.
     fn change_record(&mut self, epoch: Epoch, change: &RecordChange) -> Result<(), CommitError>;
 
-    /// Called now and then, also while commits follow one another: gives back space that is not needed, and sets aside what is.
+    /// Called now and then, also while commits follow one another: gives back space that is not needed, and reserves what is.
     ///
     /// # Errors
     /// [`CommitError::Fatal`]: the disk failed. Every commit so far is safe.

@@ -124,7 +124,7 @@ impl World {
         self.settle_worker(no);
     }
 
-    /// Performs due timers and flushes reports, behind a batch of inputs.
+    /// Performs due timers and flushes reports, after a batch of inputs.
     pub(crate) fn settle_worker(&mut self, no: u16) {
         let machine = &mut self.machines[usize::from(no)];
         let up = machine.clock.up(self.now);

@@ -198,7 +198,7 @@ struct Operation {
 }
 
 impl Operation {
-    /// Goes through the jobs of a filter, newest first, until all are done, the time is up, or a page fails behind others: the next
+    /// Goes through the jobs of a filter, newest first, until all are done, the time is up, or a page fails after others: the next
     /// request begins with that page, and gets the error if it lasts.
     async fn run(
         self: &Arc<Self>,

@@ -130,7 +130,7 @@ pub(crate) async fn export(
 /// An export under way.
 struct Export {
     state: Arc<AppState>,
-    /// The filters; the cursor moves behind each slice.
+    /// The filters; the cursor moves after each slice.
     filter: JobFilter,
     /// The number of jobs that may still be sent.
     left: u64,
@@ -154,7 +154,7 @@ impl Export {
         Ok(text)
     }
 
-    /// Reads a slice behind the first one.
+    /// Reads a slice after the first one.
     ///
     /// # Errors
     /// One that breaks the connection.

@@ -236,7 +236,7 @@ fn a_damaged_store_is_named() {
     let data_dir = TestDataDir::new();
     drop(data_dir.open());
     let file = fs::File::options().write(true).open(data_dir.file()).unwrap();
-    // The page of the schema, behind the header.
+    // The page of the schema, after the header.
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xFF; 2_000], 100).unwrap();
     let refusal = data_dir.refusal();
     assert!(refusal.contains("longshore.db is damaged"), "{refusal}");

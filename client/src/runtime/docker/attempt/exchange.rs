@@ -129,7 +129,7 @@ impl Attempt {
         ResultFile::Unusable(format!("the engine did not copy it: {why}"))
     }
 
-    /// Only an engine that says so proves that there is no result. The archive is cut behind the largest allowed result.
+    /// Only an engine that says so proves that there is no result. The archive is cut after the largest allowed result.
     async fn copy_result_once(&self, docker: &DockerState) -> Result<ResultFile, String> {
         let failed = |error: CallError| {
             if matches!(error, CallError::Unreachable(_)) {

@@ -68,7 +68,7 @@ impl Replay {
     }
 }
 
-/// Appends the bytes behind those that the file holds. The log is always read to its end, so that the CLI's exit code is known.
+/// Appends the bytes after those that the file holds. The log is always read to its end, so that the CLI's exit code is known.
 pub(super) async fn append(
     replay: Replay,
     output: OutputFile,

@@ -206,7 +206,7 @@ async fn first_position(
     if since.is_some() { state.search(look).await } else { state.block(look).await }
 }
 
-/// Answers a `Range` request. A part never spans a gap: it ends before it or begins behind it.
+/// Answers a `Range` request. A part never spans a gap: it ends before it or begins after it.
 async fn part(
     state: &AppState,
     job: JobId,

@@ -48,7 +48,7 @@ impl Explanation {
     #[must_use]
     pub fn position_in_words(&self) -> Option<String> {
         let (before, jobs) = self.before.zip(self.lane_jobs)?;
-        // More than `before` go before it, so its position is behind the next one.
+        // More than `before` go before it, so its position is later than the next one.
         let position =
             if self.before_at_least { format!("beyond {}", before + 1) } else { (before + 1).to_string() };
         Some(format!("{position} of {jobs}, among the waiting jobs of its definition with the same keys"))

@@ -284,7 +284,7 @@ fn a_target_fails_until_its_last_try_is_taken() {
 #[test]
 fn messages_that_wait_for_long_do_not_keep_ended_ones() {
     let mut stage = Stage::new();
-    // Two that wait, and behind them as many ended ones as are kept.
+    // Two that wait, and after them as many ended ones as are kept.
     stage
         .store
         .connection
