@@ -16,7 +16,7 @@ INNER_ENTRIES_MAX = 4096
 OUTPUT_BYTES_MAX = 64 << 10
 OUTPUT_WINDOW = 256 << 10
 CHUNK_WEIGHT = 64
-BODY_BYTES_MAX = 512 << 10
+OVERRIDES_BYTES_MAX = 512 << 10
 INPUT_BYTES_MAX = 256 << 10
 RESULT_BYTES_MAX = 64 << 10
 RESULT_DEPTH_MAX = 127
@@ -464,13 +464,13 @@ CONTAINER_OPTIONS = Struct(
 )
 
 
-def body_fits(value):
+def overrides_fit(value):
     words = [word for pair in value["environment"] for word in pair] + value["args"] + [value["input"] or ""]
     total = sum(len(word.encode()) for word in words)
-    ensure(total <= BODY_BYTES_MAX, "body", f"{total} bytes")
+    ensure(total <= OVERRIDES_BYTES_MAX, "overrides", f"{total} bytes")
 
 
-OVERRIDES = Struct(body_fits, environment=PAIRS, args=TEXTS, input=Option(TEXT))
+OVERRIDES = Struct(overrides_fit, environment=PAIRS, args=TEXTS, input=Option(TEXT))
 
 REGISTRY_LOGIN = Struct(host=TEXT, username=TEXT, password=Blob())
 

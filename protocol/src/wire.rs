@@ -24,13 +24,13 @@ use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use bincode::de::read::Reader;
 use bincode::de::{Decoder, DecoderImpl};
 
-pub use check::{body_fits, body_fits_with, container_fits, cut_text, secrets_fit};
+pub use check::{container_fits, cut_text, overrides_fit, overrides_fit_with, secrets_fit};
 pub use error::{DecodeError, EncodeError, InvalidField};
 pub use hello::check_hello;
 pub use limits::{
-    BODY_BYTES_MAX, CHUNK_WEIGHT, DURATION_MAX, ENTRIES_MAX, EXIT_CODES, FRAME_BYTES_AIM, FRAME_BYTES_MAX,
-    INNER_ENTRIES_MAX, LABELS_MAX, MEMORY_MAX, OFFSET_MAX, OUTPUT_BYTES_MAX, OUTPUT_WINDOW, RESULT_BYTES_MAX,
-    SECRET_BYTES_MAX, SECRETS_BYTES_MAX, SKIPPABLE_FROM, SLOTS_MAX, TEXT_BYTES_MAX,
+    CHUNK_WEIGHT, DURATION_MAX, ENTRIES_MAX, EXIT_CODES, FRAME_BYTES_AIM, FRAME_BYTES_MAX, INNER_ENTRIES_MAX,
+    LABELS_MAX, MEMORY_MAX, OFFSET_MAX, OUTPUT_BYTES_MAX, OUTPUT_WINDOW, OVERRIDES_BYTES_MAX,
+    RESULT_BYTES_MAX, SECRET_BYTES_MAX, SECRETS_BYTES_MAX, SKIPPABLE_FROM, SLOTS_MAX, TEXT_BYTES_MAX,
 };
 pub use pack::{pack_order, pack_report};
 pub use unsent::Unsent;

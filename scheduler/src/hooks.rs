@@ -199,7 +199,7 @@ impl HookRefusal {
             Self::Removed => "its definition is not in jobs.yaml any more",
             Self::Disabled => "its definition is disabled",
             Self::MissingParam => "its definition has a parameter without a default",
-            Self::TooDeep => "its chain of hooks has reached the limit of 8",
+            Self::TooDeep => "its chain of hooks has its maximum length",
             Self::QueueFull => "too many jobs wait already (max_queued)",
             Self::Duplicate => "another job has its unique key",
             Self::LimitFull => "its limit has no permit left (on_full: reject)",

@@ -3,7 +3,7 @@
 //! They travel with the environment of the attempt, so workers of every version pass them on.
 
 use protocol::container::Overrides;
-use protocol::wire::body_fits_with;
+use protocol::wire::overrides_fit_with;
 use scheduler::step::Grant;
 
 /// Adds the variables of an attempt on this worker.
@@ -13,7 +13,7 @@ pub(crate) fn with_own_variables(body: Option<Overrides>, grant: &Grant, worker:
     let mut body = body.unwrap_or_default();
     body.environment.retain(|(name, _)| !NAMES.contains(&name.as_str()));
     // A job that an earlier version has accepted may fill the whole frame. It runs without them.
-    if body_fits_with(&body, OWN_VARIABLES, OWN_BYTES).is_ok() {
+    if overrides_fit_with(&body, OWN_VARIABLES, OWN_BYTES).is_ok() {
         body.environment.extend(variables);
     }
     (!body.is_empty()).then_some(body)
@@ -28,7 +28,7 @@ pub(crate) const OWN_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {
-    use protocol::wire::{BODY_BYTES_MAX, body_fits};
+    use protocol::wire::{OVERRIDES_BYTES_MAX, overrides_fit};
     use protocol::{AttemptNo, Revision, Timestamp, Token};
 
     use super::*;
@@ -70,10 +70,10 @@ mod tests {
         let input = |bytes| Overrides { input: Some("1".repeat(bytes)), ..Overrides::default() };
         let (name, worker) = ("n".repeat(63), "w".repeat(63));
         let full =
-            with_own_variables(Some(input(BODY_BYTES_MAX - OWN_BYTES)), &grant(name), &worker).unwrap();
+            with_own_variables(Some(input(OVERRIDES_BYTES_MAX - OWN_BYTES)), &grant(name), &worker).unwrap();
         assert_eq!(full.environment.len(), OWN_VARIABLES);
-        assert_eq!(body_fits(&full), Ok(()));
-        let fuller = input(BODY_BYTES_MAX - OWN_BYTES + 1);
+        assert_eq!(overrides_fit(&full), Ok(()));
+        let fuller = input(OVERRIDES_BYTES_MAX - OWN_BYTES + 1);
         assert_eq!(with_own_variables(Some(fuller.clone()), &grant("n".into()), "w"), Some(fuller));
     }
 }

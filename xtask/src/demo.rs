@@ -7,7 +7,7 @@ mod runtime;
 mod script;
 mod stage;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::bail;
 use clap::Args;
@@ -29,20 +29,18 @@ pub(crate) struct Options {
     /// Build with optimisations; takes some minutes the first time
     #[arg(long)]
     release: bool,
-    /// This program instead of one that is built now
-    #[arg(long, value_name = "FILE", conflicts_with = "release")]
-    longshore: Option<PathBuf>,
+    /// Run the program that the tests have used, with the features of their libraries
+    #[arg(long, conflicts_with = "release")]
+    as_for_tests: bool,
 }
 
 pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let runtime = runtime::choose(root, options.process).await?;
     println!("jobs run    {runtime}");
-    let binary = match &options.longshore {
-        Some(binary) => std::path::absolute(binary)?,
-        None => {
-            println!("building    longshore (the first time takes a few minutes)");
-            build::longshore(root, options.release).await?
-        }
+    println!("building    longshore (the first time takes a few minutes)");
+    let binary = match options.as_for_tests {
+        true => build::as_for_tests(root, "longshore").await?,
+        false => build::longshore(root, options.release).await?,
     };
     println!("binary      {}", binary.strip_prefix(root).unwrap_or(&binary).display());
 

@@ -1,4 +1,4 @@
-//! Output that is longer than `log.max_bytes`: a follower hears of it at once, and everything that shows or searches it says that it was cut.
+//! Output that is longer than `log.max_bytes`: a follower is told at once, and everything that shows or searches it says that it was cut.
 
 use std::sync::{Arc, Mutex};
 
@@ -36,6 +36,14 @@ impl Lines {
     }
 }
 
+/// A worker with an attempt of a job that has not written anything.
+async fn enqueued(cluster: &Cluster) -> (Peer, u64, Token) {
+    let mut peer = Peer::join(cluster.port(), "honest", 1).await;
+    let job = cluster.api().post("/api/jobs/quick", None).await["id"].as_u64().unwrap();
+    let token = peer.enqueued().await;
+    (peer, job, token)
+}
+
 /// The head of the output arrives: all that comes before the end.
 async fn write_head(peer: &mut Peer, token: Token) {
     let head = [vec![b'a'; HEAD - 1], b"\n".to_vec()].concat();
@@ -59,13 +67,10 @@ async fn write_end(peer: &mut Peer, token: Token) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_hears_at_once_that_further_output_is_withheld() {
+async fn a_follower_is_told_at_once_that_further_output_is_withheld() {
     let cluster = Cluster::new(JOBS);
     let mut server = cluster.start_server(&[]).await;
-    let api = cluster.api();
-    let mut peer = Peer::join(cluster.port(), "honest", 1).await;
-    let job = api.post("/api/jobs/quick", None).await["id"].as_u64().unwrap();
-    let token = peer.enqueued().await;
+    let (mut peer, job, token) = enqueued(&cluster).await;
     let followers = ["", "&stream=stdout", "&stream=stderr"].map(|stream| {
         let (api, lines) = (cluster.api(), Lines::default());
         let task = tokio::spawn({
@@ -83,7 +88,7 @@ async fn a_follower_hears_at_once_that_further_output_is_withheld() {
         wait_until("it says that output is withheld", async || lines.count(told) == 1).await;
     }
     let events = cluster.run_cli(&["logs", &job.to_string(), "--server", &cluster.address()]);
-    assert!(events.1.trim_end().ends_with(told), "a reader that does not follow hears it, too: {}", events.1);
+    assert!(events.1.trim_end().ends_with(told), "a reader that does not follow is told, too: {}", events.1);
     write_end(&mut peer, token).await;
     let cut = format!("longshore: {GAP} bytes of stdout cut at log.max_bytes (64 KiB)");
     for (lines, task) in followers {
@@ -102,9 +107,7 @@ async fn everything_that_shows_or_searches_cut_output_says_so() {
     let cluster = Cluster::new(JOBS);
     let mut server = cluster.start_server(&[]).await;
     let api = cluster.api();
-    let mut peer = Peer::join(cluster.port(), "honest", 1).await;
-    let job = api.post("/api/jobs/quick", None).await["id"].as_u64().unwrap();
-    let token = peer.enqueued().await;
+    let (mut peer, job, token) = enqueued(&cluster).await;
     write_head(&mut peer, token).await;
     write_end(&mut peer, token).await;
     let full = api.wait_for_job(job, |job| job["state"] == "succeeded").await;

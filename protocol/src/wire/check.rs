@@ -13,7 +13,7 @@ pub use container::container_fits;
 use super::InvalidField;
 use super::hello::check_hello;
 use super::limits::{
-    BODY_BYTES_MAX, ELLIPSIS, EXIT_CODES, HEARTBEAT_MIN, NUMBER_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX,
+    ELLIPSIS, EXIT_CODES, HEARTBEAT_MIN, NUMBER_MAX, OUTPUT_BYTES_MAX, OVERRIDES_BYTES_MAX, RESULT_BYTES_MAX,
     SECRET_BYTES_MAX, SECRETS_BYTES_MAX, TEXT_BYTES_MAX,
 };
 use super::values::{Checked, duration, ensure, inner, offset, plain, runtimes, slots};
@@ -31,24 +31,24 @@ use crate::secret::{AttemptSecrets, SecretValues, is_secret_name};
 ///
 /// # Errors
 /// The field and its limit.
-pub fn body_fits(body: &Overrides) -> Checked {
-    body_fits_with(body, 0, 0)
+pub fn overrides_fit(overrides: &Overrides) -> Checked {
+    overrides_fit_with(overrides, 0, 0)
 }
 
 /// The overrides of a job fit into an Enqueue with so many further variables of so many bytes together.
 ///
 /// # Errors
 /// The field and its limit.
-pub fn body_fits_with(body: &Overrides, variables: usize, variables_bytes: usize) -> Checked {
-    inner("environment", body.environment.len() + variables)?;
-    inner("args", body.args.len())?;
+pub fn overrides_fit_with(overrides: &Overrides, variables: usize, variables_bytes: usize) -> Checked {
+    inner("environment", overrides.environment.len() + variables)?;
+    inner("args", overrides.args.len())?;
     let bytes = variables_bytes
-        + body.environment.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
-        + body.args.iter().map(String::len).sum::<usize>()
-        + body.input.as_ref().map_or(0, String::len);
-    ensure(bytes <= BODY_BYTES_MAX, "body", || {
+        + overrides.environment.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+        + overrides.args.iter().map(String::len).sum::<usize>()
+        + overrides.input.as_ref().map_or(0, String::len);
+    ensure(bytes <= OVERRIDES_BYTES_MAX, "overrides", || {
         format!(
-            "environment, args and input have {bytes} bytes together, at most {BODY_BYTES_MAX} are allowed"
+            "environment, args and input have {bytes} bytes together, at most {OVERRIDES_BYTES_MAX} are allowed"
         )
     })
 }
@@ -106,7 +106,7 @@ pub(super) fn order(order: &mut Order) -> Checked {
             it.time_left.map_or(Ok(()), |left| duration("time_left", left))?;
             it.secrets.as_mut().map_or(Ok(()), secrets)?;
             inner("gpus", it.gpus.len())?;
-            it.overrides.as_ref().map_or(Ok(()), body_fits)
+            it.overrides.as_ref().map_or(Ok(()), overrides_fit)
         }),
         Order::Reconciled(it) => it.attempts.iter().try_for_each(|(it, _)| token(*it)),
         Order::Cancel(it) => {
@@ -300,14 +300,14 @@ mod tests {
 
     #[test]
     fn what_could_never_be_sent_is_told_before_it_is_accepted() {
-        let body = |bytes, args| Overrides {
+        let overrides = |bytes, args| Overrides {
             environment: Vec::new(),
             args: vec![String::new(); args],
             input: Some("x".repeat(bytes)),
         };
-        assert_eq!(body_fits(&body(BODY_BYTES_MAX, INNER_ENTRIES_MAX)), Ok(()));
-        assert_eq!(body_fits(&body(BODY_BYTES_MAX + 1, 0)).unwrap_err().field, "body");
-        assert_eq!(body_fits(&body(0, INNER_ENTRIES_MAX + 1)).unwrap_err().field, "args");
+        assert_eq!(overrides_fit(&overrides(OVERRIDES_BYTES_MAX, INNER_ENTRIES_MAX)), Ok(()));
+        assert_eq!(overrides_fit(&overrides(OVERRIDES_BYTES_MAX + 1, 0)).unwrap_err().field, "overrides");
+        assert_eq!(overrides_fit(&overrides(0, INNER_ENTRIES_MAX + 1)).unwrap_err().field, "args");
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub const OFFSET_MAX: u64 = 1 << 53;
 
 /// How much environment, arguments and input of one job have together, in bytes: 256 KiB of input and as much for the others,
 /// and half of a frame.
-pub const BODY_BYTES_MAX: usize = 512 << 10;
+pub const OVERRIDES_BYTES_MAX: usize = 512 << 10;
 
 /// The largest value of a secret in bytes: a chain of certificates with its key, and what the worker looks for in the output.
 pub const SECRET_BYTES_MAX: usize = 64 << 10;

@@ -218,7 +218,7 @@ impl Entry for Assignment {
         if let Some(AttemptSecrets::Given(values)) = &self.secrets {
             check::secrets_fit(values)?;
         }
-        self.overrides.as_ref().map_or(Ok(()), check::body_fits)
+        self.overrides.as_ref().map_or(Ok(()), check::overrides_fit)
     }
 }
 

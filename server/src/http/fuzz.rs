@@ -58,7 +58,7 @@ fn read_many(text: &[u8], form: Form) -> Result<Vec<NewJob>, Problem> {
 /// Every accepted job fits into a message to a worker.
 fn fits(job: &NewJob) {
     let overrides = job.details.as_ref().map(|details| &details.overrides);
-    assert!(overrides.is_none_or(|overrides| protocol::wire::body_fits(overrides).is_ok()));
+    assert!(overrides.is_none_or(|overrides| protocol::wire::overrides_fit(overrides).is_ok()));
 }
 
 /// Every refusal is a client error with a short text.

@@ -201,13 +201,13 @@ impl<'s> Writer<'s> {
         for BoundedChunk { chunk, bytes_max } in chunks {
             let (token, stream, attempt, end) =
                 (chunk.token, chunk.stream, AttemptKey::from(chunk.token), chunk.end());
-            if !self.progress.has(attempt) {
+            if !self.progress.renew(attempt) {
                 let shared = Arc::clone(self.shared);
                 let found = self.look_up(|| {
                     let segments = shared.segments().all(attempt);
                     Progress::read(segments.readable())
                 })?;
-                self.progress.add(attempt, found);
+                self.progress.insert(attempt, found);
             }
             let progress = self.progress.of(attempt);
             let (mut before, was_cut) = (progress.lengths, progress.is_cut);
@@ -276,23 +276,27 @@ struct ProgressCache {
 }
 
 impl ProgressCache {
-    fn has(&self, attempt: AttemptKey) -> bool {
-        self.lately.contains_key(&attempt) || self.earlier.contains_key(&attempt)
-    }
-
-    fn add(&mut self, attempt: AttemptKey, progress: Progress) {
-        self.earlier.insert(attempt, progress);
-    }
-
-    /// The progress of an attempt that it [has](Self::has).
-    fn of(&mut self, attempt: AttemptKey) -> &mut Progress {
-        if self.lately.len() >= CACHED_MAX && !self.lately.contains_key(&attempt) {
-            let known = self.earlier.remove(&attempt).unwrap_or_default();
-            self.age();
-            self.earlier.insert(attempt, known);
+    /// Keeps the progress of an attempt for longer. Returns false if it is not known.
+    fn renew(&mut self, attempt: AttemptKey) -> bool {
+        if self.lately.contains_key(&attempt) {
+            return true;
         }
-        let earlier = &mut self.earlier;
-        self.lately.entry(attempt).or_insert_with(|| earlier.remove(&attempt).unwrap_or_default())
+        let known = self.earlier.remove(&attempt);
+        let is_known = known.is_some();
+        known.into_iter().for_each(|progress| self.insert(attempt, progress));
+        is_known
+    }
+
+    fn insert(&mut self, attempt: AttemptKey, progress: Progress) {
+        if self.lately.len() >= CACHED_MAX {
+            self.age();
+        }
+        self.lately.insert(attempt, progress);
+    }
+
+    /// The progress of an attempt that was just [renewed](Self::renew) or [inserted](Self::insert).
+    fn of(&mut self, attempt: AttemptKey) -> &mut Progress {
+        self.lately.entry(attempt).or_default()
     }
 
     fn age(&mut self) {
@@ -319,6 +323,21 @@ mod tests {
 
     use super::super::segments::SegmentSet;
     use super::*;
+
+    #[test]
+    fn the_progress_of_attempts_that_write_is_not_forgotten_for_others() {
+        let mut cache = ProgressCache::default();
+        let attempt = |job| AttemptKey { job: protocol::JobId(job), fence: protocol::Fence(1) };
+        let writes = |records| Progress { records, ..Progress::default() };
+        cache.insert(attempt(0), writes(7));
+        for job in 1..=4 * CACHED_MAX as u64 {
+            assert!(cache.renew(attempt(0)) && !cache.renew(attempt(job)), "{job}");
+            cache.insert(attempt(job), writes(1));
+        }
+        assert_eq!(cache.of(attempt(0)).records, 7);
+        assert!(!cache.renew(attempt(1)), "it has not written since");
+        assert!(cache.lately.len() <= CACHED_MAX && cache.earlier.len() <= CACHED_MAX);
+    }
 
     #[test]
     fn a_look_up_that_waits_for_a_file_handle_ends_with_the_server() {

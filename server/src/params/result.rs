@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use protocol::container::Overrides;
-use protocol::wire::{BODY_BYTES_MAX, body_fits_with};
+use protocol::wire::{OVERRIDES_BYTES_MAX, overrides_fit_with};
 use scheduler::details::JobDetails;
 use scheduler::params::{JobParam, JobParams, SubmissionRules};
 use scheduler::results::{RESULT_VARIABLE_BYTES_MAX, ResultParams};
@@ -18,7 +18,7 @@ use super::{Checker, to_json};
 pub(crate) fn params_of_result(rules: &SubmissionRules, result: &str) -> ResultParams {
     take(rules, &[], &[result], |params| {
         let sent = params.applied_to(&Overrides::default());
-        body_fits_with(&sent, FACTS, BODY_BYTES_MAX - PARAMS_BYTES_MAX).is_ok()
+        overrides_fit_with(&sent, FACTS, OVERRIDES_BYTES_MAX - PARAMS_BYTES_MAX).is_ok()
     })
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn params_of_predecessors(
 ) -> ResultParams {
     take(rules, &details.params.given, results, |params| {
         let sent = params.applied_to(&details.overrides);
-        body_fits_with(&sent, FACTS, FACTS_BYTES + RESULT_VARIABLE_BYTES_MAX).is_ok()
+        overrides_fit_with(&sent, FACTS, FACTS_BYTES + RESULT_VARIABLE_BYTES_MAX).is_ok()
     })
 }
 
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_job_after_others_keeps_its_own_where_the_results_do_not_fit() {
-        let input = Some("x".repeat(BODY_BYTES_MAX - RESULT_VARIABLE_BYTES_MAX - FACTS_BYTES - 100));
+        let input = Some("x".repeat(OVERRIDES_BYTES_MAX - RESULT_VARIABLE_BYTES_MAX - FACTS_BYTES - 100));
         let overrides = Overrides { input, ..Overrides::default() };
         let details = JobDetails { overrides, ..JobDetails::default() };
         let taken = |result: Value| params_of_predecessors(&rules(), &details, &[result.to_string()]);

@@ -7,7 +7,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry_sdk::trace::{Sampler, SamplingDecision, ShouldSample as _};
 use protocol::container::Overrides;
-use protocol::wire::body_fits_with;
+use protocol::wire::overrides_fit_with;
 use protocol::{ClusterId, Fence, JobId, Nonce, Token};
 use sha2::{Digest as _, Sha256};
 
@@ -86,7 +86,7 @@ impl Tracer {
         let mut body = overrides.unwrap_or_default();
         if let Some((_, known)) = body.environment.iter_mut().find(|(name, _)| name == TRACE_VARIABLE) {
             *known = value;
-        } else if body_fits_with(&body, 1, TRACE_VARIABLE.len() + value.len()).is_ok() {
+        } else if overrides_fit_with(&body, 1, TRACE_VARIABLE.len() + value.len()).is_ok() {
             body.environment.push((TRACE_VARIABLE.to_owned(), value));
         }
         Some(body)

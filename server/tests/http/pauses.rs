@@ -228,7 +228,7 @@ async fn an_explanation_names_the_pause_of_a_job_that_is_not_due() {
     let soon = explanation(State::Queued, Some(PendingReason::Soon), workers());
     assert_eq!(explain(&soon).await.1, "it could take the job now");
     let running = explanation(State::Running, None, workers());
-    assert_eq!(explain(&running).await.1, "it could take the job, which has its place already");
+    assert_eq!(explain(&running).await.1, "it could take the job, which is placed already");
 }
 
 #[tokio::test]

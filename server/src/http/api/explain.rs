@@ -55,15 +55,9 @@ pub(crate) async fn job(
         id,
         name: row.definition.clone(),
         state: row.state.name().into(),
-        reason: waiting::with_removal(
-            &state.services.catalogue.current(),
-            row,
-            asked_workers_reason(
-                reason(&state.presenter(), row, explanation.as_ref(), &workers, requester),
-                explanation.as_ref(),
-                &workers,
-            ),
-        ),
+        reason: reason(&state.presenter(), row, explanation.as_ref(), &workers, requester)
+            .and(explanation.as_ref().and_then(|it| asked_workers_text(it, &workers)))
+            .and(waiting::removal_text(&state.services.catalogue.current(), row)),
         limits: explanation.iter().flat_map(|it| &it.limits).map(limits::limit).collect(),
         pauses: explanation
             .iter()
@@ -129,18 +123,12 @@ fn reason(
         if let Some(text) = text {
             reason.text = text.into();
         }
-        if let Some(steps) = explanation.aged_steps.filter(|steps| *steps > 0) {
-            reason.text = format!("{}; {}", reason.text, age_text(row.priority, steps)).into();
-        }
-        return reason;
+        let steps = explanation.aged_steps.filter(|steps| *steps > 0);
+        return reason.and(steps.map(|steps| age_text(row.priority, steps)));
     }
     if let Some(reason) = presenter.waits_for(row) {
-        let pauses =
-            explanation.filter(|it| it.state == row.state && waits_elsewhere(row)).and_then(paused_by);
-        return match pauses {
-            Some(pauses) => Reason { text: format!("{}; {pauses}", reason.text).into(), ..reason },
-            None => reason,
-        };
+        let waits = explanation.filter(|it| it.state == row.state && waits_for_the_queue(row));
+        return reason.and(waits.and_then(paused_by));
     }
     let text = match &row.attempt {
         Some(attempt) if !row.state.has_ended() => {
@@ -188,7 +176,7 @@ fn age_text(priority: i8, steps: u64) -> String {
 }
 
 /// The job is not in the queue yet. A pause will hold it back there.
-const fn waits_elsewhere(row: &JobRow) -> bool {
+const fn waits_for_the_queue(row: &JobRow) -> bool {
     matches!(row.state, JobState::Scheduled | JobState::Quarantined)
 }
 
@@ -198,17 +186,11 @@ fn paused_by(explanation: &Explanation) -> Option<String> {
     presenter::paused_by(pauses, usize::MAX)
 }
 
-/// Adds to the reason of a job that no worker is allowed to run why those that it asks for are not.
-fn asked_workers_reason(
-    reason: Reason,
-    explanation: Option<&Explanation>,
-    verdicts: &[shapes::WorkerVerdict],
-) -> Reason {
-    let Some(explanation) = explanation.filter(|it| it.pending == Some(PendingReason::NoMatch)) else {
-        return reason;
-    };
-    if explanation.narrowing.as_ref().is_none_or(|narrowing| narrowing.workers.is_empty()) {
-        return reason;
+/// The obstacles of the workers that a job asks for, if no worker is allowed to run it.
+fn asked_workers_text(explanation: &Explanation, verdicts: &[shapes::WorkerVerdict]) -> Option<String> {
+    let asks = explanation.narrowing.as_ref().is_some_and(|narrowing| !narrowing.workers.is_empty());
+    if explanation.pending != Some(PendingReason::NoMatch) || !asks {
+        return None;
     }
     let is_asked_for = |worker: &WorkerVerdict| match &worker.verdict {
         PlacementVerdict::Unable(all) => !all.contains(&Obstacle::NotAskedFor),
@@ -220,10 +202,7 @@ fn asked_workers_reason(
     };
     let asked = explanation.workers.iter().filter(|worker| is_asked_for(worker));
     let named: Vec<String> = asked.filter_map(first).take(REASONS_NAMED).collect();
-    if named.is_empty() {
-        return reason;
-    }
-    Reason { text: format!("{}; {}", reason.text, named.join("; ")).into(), ..reason }
+    (!named.is_empty()).then(|| named.join("; "))
 }
 
 /// The only worker that may run a job, and why it does not take the job.
@@ -356,7 +335,7 @@ fn verdicts(
 /// The text for a worker without obstacles. The job itself may wait for something else.
 fn able_text(explanation: &Explanation) -> &'static str {
     match explanation.pending {
-        None => "it could take the job, which has its place already",
+        None => "it could take the job, which is placed already",
         _ if !explanation.pauses.is_empty() => "it could take the job once the pause ends",
         Some(PendingReason::Soon) => "it could take the job now",
         Some(_) => "it could take the job, which waits for something else",

@@ -1,5 +1,6 @@
 //! Pauses of the server, of groups, definitions and schedules.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -7,7 +8,6 @@ use axum::body::Body;
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
-use scheduler::definition::Definition;
 use scheduler::origin::{Intervention, Origin};
 use scheduler::pauses::{PauseResult, PauseTarget, group_of};
 use scheduler::schedule::ScheduleId;
@@ -202,28 +202,28 @@ fn answer(
     (headers, Json(shown)).into_response()
 }
 
-/// The pauses that reach jobs or schedules of this target, but are not its own. Walks over all of them and over all definitions, for a command
-/// of an operator.
+/// The pauses that reach jobs or schedules of this target, but are not its own. Walks over all of them and once over all definitions, for a
+/// command of an operator.
 fn others(state: &AppState, target: &PauseTarget) -> Vec<shapes::Pause> {
     let snapshot = state.services.engine.snapshot();
     let catalogue = state.services.catalogue.current();
+    let (mut members, mut scheduled) = (HashSet::new(), HashSet::new());
+    let mut scheduled_groups = HashSet::new();
     let of_catalogue = catalogue.iter().map(|entry| &entry.definition);
-    let definitions: Vec<_> = of_catalogue.chain(snapshot.definitions.values()).collect();
-    let is_named = |it: &Definition, name: &Arc<str>| *it.name == **name;
-    let has_group = |it: &Definition, group: &Arc<str>| group_of(it).as_ref() == Some(group);
-    let is_scheduled = |it: &Definition| !it.timetable.schedules.is_empty();
-    let any = |fits: &dyn Fn(&Definition) -> bool| definitions.iter().any(|it| fits(it));
+    for definition in of_catalogue.chain(snapshot.definitions.values()) {
+        let (name, group) = (definition.name.as_str(), group_of(definition));
+        let is_scheduled = !definition.timetable.schedules.is_empty();
+        scheduled.extend(is_scheduled.then_some(name));
+        scheduled_groups.extend(group.clone().filter(|_| is_scheduled));
+        members.extend(group.map(|group| (group, name)));
+    }
     // A pair is in one order only: the wider target first.
     let have_in_common = |wide: &PauseTarget, narrow: &PauseTarget| match (wide, narrow) {
         (PauseTarget::Server, _) | (PauseTarget::Schedules, PauseTarget::Schedule(..)) => true,
-        (PauseTarget::Schedules, PauseTarget::Group(group)) => {
-            any(&|it| has_group(it, group) && is_scheduled(it))
-        }
-        (PauseTarget::Schedules, PauseTarget::Definition(name)) => {
-            any(&|it| is_named(it, name) && is_scheduled(it))
-        }
+        (PauseTarget::Schedules, PauseTarget::Group(group)) => scheduled_groups.contains(group),
+        (PauseTarget::Schedules, PauseTarget::Definition(name)) => scheduled.contains(&**name),
         (PauseTarget::Group(group), PauseTarget::Definition(name) | PauseTarget::Schedule(name, _)) => {
-            any(&|it| has_group(it, group) && is_named(it, name))
+            members.contains(&(Arc::clone(group), &**name))
         }
         (PauseTarget::Definition(of), PauseTarget::Schedule(name, _)) => of == name,
         // Two groups, two definitions, or two schedules.

@@ -171,6 +171,9 @@ pub(crate) async fn retries_of_jobs(
     let mut open: Vec<(JobId, JobId)> = jobs.map(|job| (job, job)).collect();
     let mut retries = Retries::new();
     for _ in 0..RETRIES_FOLLOWED {
+        if open.is_empty() {
+            break;
+        }
         let asked: Vec<JobId> = open.iter().map(|(_, latest)| *latest).collect();
         let found = state.read(move |archive| archive.retries(&asked)).await?;
         open.retain_mut(|(job, latest)| match found.get(latest) {
@@ -181,9 +184,6 @@ pub(crate) async fn retries_of_jobs(
             }
             None => false,
         });
-        if open.is_empty() {
-            break;
-        }
     }
     Ok(retries)
 }

@@ -63,11 +63,9 @@ impl AppState {
         let running = running.map(|it| AttemptKey { job: record.row.job, fence: it.fence });
         let latest = running.and_then(|key| self.services.usage.latest(key));
         let revision = record.row.revision;
-        let row = record.row.clone();
+        let removal = waiting::removal_text(&self.services.catalogue.current(), &record.row);
         let mut full = self.presenter().full(record);
-        let reason = full.job.pending_reason.take();
-        full.job.pending_reason =
-            reason.map(|reason| waiting::with_removal(&self.services.catalogue.current(), &row, reason));
+        full.job.pending_reason = full.job.pending_reason.take().map(|reason| reason.and(removal));
         if let (Some(latest), Some(attempt)) = (latest, full.attempts.last_mut()) {
             attempt.usage = Usage::of(&latest);
         }

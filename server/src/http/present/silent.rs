@@ -34,8 +34,9 @@ impl Presenter {
                     "from about {given_up} on, once another connected worker may run the job, its attempt is given up, and the job is tried again"
                 ),
                 OnLost::Retry => format!(
-                    "no other connected worker may run the job now (a pause counts as well), so it waits for this one; once another may, or somebody releases the job \
-                     (longshore release {}), its attempt is given up, and the job is tried again",
+                    "no other connected worker may run the job now (a pause counts as well), so it waits for this one; \
+                     once another may, or somebody releases the job (longshore release {}), its attempt is given up, \
+                     and the job is tried again",
                     row.job
                 ),
                 OnLost::Fail => job_then("ends as lost"),

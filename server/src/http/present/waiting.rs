@@ -93,18 +93,16 @@ pub(crate) fn paused(snapshot: &Snapshot, definition: Option<&Definition>) -> sh
     shapes::Reason { text: text.into(), ..reason }
 }
 
-/// Adds to the reason of a job that has not started that jobs.yaml has no definition of its name any more.
-pub(crate) fn with_removal(current: &Definitions, row: &JobRow, reason: shapes::Reason) -> shapes::Reason {
+/// The text for a job that waits and whose definition is not in jobs.yaml any more.
+pub(crate) fn removal_text(current: &Definitions, row: &JobRow) -> Option<String> {
     let waits = matches!(row.state, State::Scheduled | State::Queued | State::Quarantined);
-    if !waits || current.find(&row.definition).is_some() {
-        return reason;
-    }
-    let text = format!(
-        "{}; its definition is not in jobs.yaml any more, and the job keeps its revision: \
-         cancel it with 'longshore cancel {}', or put the definition back",
-        reason.text, row.job
-    );
-    shapes::Reason { text: text.into(), ..reason }
+    (waits && current.find(&row.definition).is_none()).then(|| {
+        format!(
+            "its definition is not in jobs.yaml any more, and the job keeps its revision: \
+             cancel it with 'longshore cancel {}', or put the definition back",
+            row.job
+        )
+    })
 }
 
 /// Characters of the reason of a pause beside each job of a list. An explanation has all of them.

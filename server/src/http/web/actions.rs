@@ -186,8 +186,8 @@ fn pause_body(fields: &Fields, verb: &str) -> Option<Value> {
     (verb == "pause" && !body.is_empty()).then_some(Value::Object(body))
 }
 
-/// True unless the form changes a pause that has ended since its page was shown, or has another end by now: the change would begin a new pause, or
-/// take the end back. The page that follows shows the pause that is in force.
+/// True unless the form changes a pause that has ended since its page was shown, or has another end by now: the change would begin a new
+/// pause, or take the end back. The page that follows shows the pause that is in force.
 fn is_still_paused(state: &AppState, fields: &Fields, target: &PauseTarget) -> bool {
     let shown = (field(fields, "since").to_owned(), field(fields, "until").to_owned());
     let text = |at: Timestamp| Time(at).to_string();

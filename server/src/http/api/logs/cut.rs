@@ -22,6 +22,11 @@ impl CutRule {
         Self { bytes_max, written }
     }
 
+    /// True once the final report has told how much was written.
+    pub(super) const fn is_final(&self) -> bool {
+        self.written.is_some()
+    }
+
     /// True if the final report may still show that this gap is a cut. The output of a stream that is cut has at least half of the head before
     /// the gap, together with that of the other stream, and the tail after it. `stored` has both streams as far as they have come.
     pub(super) fn is_undecided(&self, piece: &Piece, which: Streams, stored: &OutputLengths) -> bool {
@@ -33,7 +38,7 @@ impl CutRule {
             Streams::Both => piece.at,
             Streams::Only(_) => piece.at.saturating_add(of_other),
         };
-        self.written.is_none()
+        !self.is_final()
             && matches!(piece.data, PieceData::Gap(_))
             && before >= head_bytes(self.bytes_max) / 2
             && of_stream.saturating_sub(piece.stream_end) <= tail_bytes(self.bytes_max)

@@ -23,7 +23,8 @@ use crate::http::present::shapes::Reason;
 use crate::logs::{Piece, PieceData};
 use crate::rfc3339::Time;
 
-/// Output as events: `attempt`, `output`, `gap`, `late`, `withheld`, `attempt_ended`, and at the end `end` or `leaving`. A client with `resumed` continues there.
+/// Output as events: `attempt`, `output`, `gap`, `late`, `withheld`, `attempt_ended`, and at the end `end` or `leaving`. A client with
+/// `resumed` continues there.
 pub(super) fn events(
     reader: Reader,
     form: EventForm,

@@ -6,7 +6,7 @@ use protocol::report::OutputLengths;
 use protocol::{Fence, JobId, Revision};
 
 use crate::config::jobs_file;
-use crate::http::present::shapes::{FullJob, OutputBytes, OutputCut};
+use crate::http::present::shapes::{Attempt, FullJob, OutputBytes, OutputCut};
 use crate::http::state::AppState;
 use crate::logs::{AttemptKey, BYTES_MAX_FROM, StoredOutput};
 
@@ -21,35 +21,38 @@ pub(crate) async fn add_cuts(state: &AppState, revision: Revision, full: &mut Fu
     let Ok(stored) = state.read(move |archive| archive.definition(revision)).await else { return };
     let max_bytes = jobs_file::log_bytes_max(stored.as_ref());
     let job = JobId(full.job.id);
-    let mut left = ATTEMPTS_MAX;
-    for attempt in full.attempts.iter_mut().rev() {
-        let Some(output) = attempt.output.as_mut().filter(|output| written(output) > max_bytes) else {
-            continue;
+    let attempts = full.attempts.iter_mut().rev();
+    let cut = attempts.filter(|it| it.output.as_ref().is_some_and(|output| written(output) > max_bytes));
+    let cut: Vec<&mut Attempt> = cut.collect();
+    let counted = cut.iter().take(ATTEMPTS_MAX).map(|it| AttemptKey { job, fence: Fence(it.fence) });
+    let counted = count(state, counted.collect()).await;
+    for (attempt, stored) in cut.into_iter().zip(counted.into_iter().chain(std::iter::repeat(None))) {
+        let (stdout_stored_bytes, stderr_stored_bytes) = match stored {
+            Some(StoredOutput::Counted(stored)) if stored == OutputLengths::default() => continue,
+            Some(StoredOutput::Counted(stored)) => (Some(stored.stdout), Some(stored.stderr)),
+            Some(StoredOutput::Uncounted) | None => (None, None),
         };
-        let mut cut = OutputCut { max_bytes, ..OutputCut::default() };
-        if left > 0 {
-            left -= 1;
-            let key = AttemptKey { job, fence: Fence(attempt.fence) };
-            match count(state, key).await {
-                Some(StoredOutput::Counted(stored)) if stored == OutputLengths::default() => continue,
-                Some(StoredOutput::Counted(stored)) => {
-                    (cut.stdout_stored_bytes, cut.stderr_stored_bytes) =
-                        (Some(stored.stdout), Some(stored.stderr));
-                }
-                Some(StoredOutput::Uncounted) | None => {}
-            }
+        if let Some(output) = &mut attempt.output {
+            output.cut = Some(OutputCut { max_bytes, stdout_stored_bytes, stderr_stored_bytes });
         }
-        output.cut = Some(cut);
     }
 }
 
-/// The stored output of an attempt; `None` if it cannot be read.
-async fn count(state: &AppState, attempt: AttemptKey) -> Option<StoredOutput> {
+/// The stored output of each of these attempts; `None` where it cannot be read. All that were not counted before are counted in one turn.
+async fn count(state: &AppState, attempts: Vec<AttemptKey>) -> Vec<Option<StoredOutput>> {
     let logs = Arc::clone(&state.services.logs);
-    match logs.stored(attempt) {
-        Some(known) => Some(known),
-        None => state.search(move || Ok(logs.count_stored(attempt)?)).await.ok(),
+    let known: Vec<Option<StoredOutput>> = attempts.iter().map(|attempt| logs.stored(*attempt)).collect();
+    if known.iter().all(Option::is_some) {
+        return known;
     }
+    let before = known.clone();
+    let count = move || {
+        let one = |(attempt, known): (AttemptKey, Option<StoredOutput>)| {
+            known.or_else(|| logs.count_stored(attempt).ok())
+        };
+        Ok(attempts.into_iter().zip(known).map(one).collect())
+    };
+    state.block(count).await.unwrap_or(before)
 }
 
 /// Attempts of one job whose stored output is counted, the latest ones: each costs a walk through its index.

@@ -79,6 +79,16 @@ pub struct Reason {
     pub text: Text,
 }
 
+impl Reason {
+    /// The same reason, and more about it.
+    pub(crate) fn and(self, more: Option<String>) -> Self {
+        match more {
+            Some(more) => Self { text: format!("{}; {more}", self.text).into(), ..self },
+            None => self,
+        }
+    }
+}
+
 /// The version of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Version {

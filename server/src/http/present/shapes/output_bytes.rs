@@ -12,7 +12,8 @@ pub struct OutputBytes {
     pub stdout_bytes: u64,
     /// Bytes of standard error.
     pub stderr_bytes: u64,
-    /// Present if not all of it was stored, because it is longer than `log.max_bytes`. Absent once nothing of it is stored any more.
+    /// Present if not all of it was stored, because it is longer than `log.max_bytes`. Absent if nothing of it is stored any more, as far as that is
+    /// counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<OutputCut>,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::Timestamp;
 use protocol::container::{INPUT_BYTES_MAX, Overrides};
-use protocol::wire::body_fits_with;
+use protocol::wire::overrides_fit_with;
 use scheduler::details::JobDetails;
 use scheduler::job::AttemptTimeout;
 use scheduler::new_jobs::StartTime;
@@ -255,7 +255,7 @@ pub(super) fn fits_beside(
 ) -> Result<(), (String, String)> {
     let own = POSITION_VARIABLES + PARENT_SLOT_VARIABLES + OWN_VARIABLES;
     let own_bytes = POSITION_BYTES + PARENT_SLOT_BYTES + OWN_BYTES;
-    body_fits_with(overrides, own + variables, own_bytes + bytes)
+    overrides_fit_with(overrides, own + variables, own_bytes + bytes)
         .map_err(|invalid| (invalid.field.to_owned(), invalid.why))
 }
 

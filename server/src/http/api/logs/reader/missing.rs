@@ -27,15 +27,18 @@ impl Reader {
             return Ok(None);
         }
         let Some(attempt) = self.current.as_ref().map(|current| current.attempt) else { return Ok(None) };
-        let (logs, which) = (Arc::clone(&self.state.services.logs), self.start.which);
-        let stored = self.state.block(move || Ok(logs.lengths(attempt)?)).await?;
+        let which = self.start.which;
         loop {
             let record = self.record().await?;
             let bytes_max = self.bytes_max(&record.row).await?;
             let row = attempts(&record).find(|attempt| attempt.number == number);
             let rule = CutRule::new(bytes_max, row);
-            let is_undecided = |piece| rule.is_undecided(piece, which, &stored);
-            let waits = self.start.follow && page.pieces.iter().any(is_undecided);
+            if !self.start.follow || rule.is_final() {
+                return Ok(Some(rule));
+            }
+            let logs = Arc::clone(&self.state.services.logs);
+            let stored = self.state.block(move || Ok(logs.lengths(attempt)?)).await?;
+            let waits = page.pieces.iter().any(|piece| rule.is_undecided(piece, which, &stored));
             let Some(current) = self.current.as_mut().filter(|_| waits) else { return Ok(Some(rule)) };
             let until = *current.report_deadline.get_or_insert_with(|| Instant::now() + REPORT_TIMEOUT);
             if Instant::now() >= until {
