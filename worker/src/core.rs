@@ -245,7 +245,7 @@ impl Worker {
             Stage::WaitingForDefinition { .. } => self.backlog.unpark_one(attempt.revision, token),
             Stage::Waiting => self.backlog.remove(attempt.position, token),
             Stage::AwaitingStartAck { .. } => {
-                self.slots.give_back();
+                self.slots.release();
                 self.cleared.remove(&token);
                 self.outbox.not_starting(token);
             }

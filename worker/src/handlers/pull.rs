@@ -24,7 +24,7 @@ pub(crate) fn on_image_missing(worker: &mut Worker, token: Token) {
     };
     attempt.stage = Stage::WaitingForPullSlot;
     let position = attempt.position;
-    worker.slots.give_back();
+    worker.slots.release();
     worker.armed_self_fences.remove(&token);
     worker.pulls.wait(position, token, image);
     begin_pulls(worker);
@@ -86,7 +86,7 @@ pub(crate) fn release_slots(worker: &mut Worker, token: Token) {
         Stage::Pulling { .. } => end_pull(worker, image),
         Stage::Pulled => worker.pulls.remove_ready(position, token),
         Stage::AwaitingStartAck { .. } | Stage::Launched | Stage::Prepared | Stage::Running { .. } => {
-            worker.slots.give_back();
+            worker.slots.release();
         }
         Stage::WaitingForDefinition { .. } | Stage::Waiting | Stage::Ended(_) => {}
     }
