@@ -162,13 +162,13 @@ impl Attempt {
                 self.watcher().take();
             }
             while self.is_being_written().await {
-                sleep(LOOK_FOR_END).await;
+                sleep(END_POLL_INTERVAL).await;
             }
         };
         // An adopted container may have started long ago, and no event reports that again.
         tokio::select! {
             () = written => {}
-            () = self.look_for_start(docker) => {}
+            () = self.poll_for_start(docker) => {}
         }
         let cli_exit = if has_cli { CliExit::Observed } else { CliExit::Unknown };
         let end = match self.determine_end(docker, cli_exit).await {
@@ -220,7 +220,7 @@ impl Attempt {
                     tracing::warn!(attempt = %self.token(), error = error_chain(&error), "cannot inspect the container; trying again")
                 }
             }
-            sleep(LOOK_AGAIN).await;
+            sleep(INSPECT_RETRY_INTERVAL).await;
         }
     }
 
@@ -308,7 +308,7 @@ impl Attempt {
         let (stdout, stderr) = outputs.map_err(CallError::Unreachable)?;
         let mut child = docker.engine.cli.run(line, stdout, stderr).inspect_err(|error| {
             if let RunError::Call(error) = error {
-                docker.engine.note(error);
+                docker.engine.mark_unreachable(error);
             }
         })?;
         if let Some(pid) = child.id().and_then(process_id::identify) {
@@ -320,7 +320,7 @@ impl Attempt {
             tokio::select! {
                 status = child.wait() => break status.ok().and_then(|it| it.code()),
                 // Events report a start at once; without them it is found by polling.
-                () = self.look_for_start(docker) => {}
+                () = self.poll_for_start(docker) => {}
             }
         };
         self.watcher().take();
@@ -387,7 +387,7 @@ const TRIES: u32 = 3;
 const NAME_TRIES: u32 = 12;
 
 /// Pause between two looks at a changing container, or at an engine that answers badly.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const INSPECT_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Pause between two checks of a CLI whose process is not recorded. A check is three system calls.
-const LOOK_FOR_END: Duration = Duration::from_millis(100);
+const END_POLL_INTERVAL: Duration = Duration::from_millis(100);

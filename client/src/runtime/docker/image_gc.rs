@@ -280,7 +280,7 @@ impl Cleaner {
                 self.refused.insert(id.to_owned(), Instant::now());
             }
             Err(error) => {
-                docker.engine.note(&error);
+                docker.engine.mark_unreachable(&error);
                 return Err(format!("--image-gc: cannot remove an image: {error}"));
             }
         }

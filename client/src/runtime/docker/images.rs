@@ -266,7 +266,7 @@ impl Images {
                 Err(PullError::Failed(PullFailure { fault: PullFault::Registry, problem }))
             }
             Err(error) => {
-                docker.engine.note(&error);
+                docker.engine.mark_unreachable(&error);
                 Err(error.into())
             }
         }

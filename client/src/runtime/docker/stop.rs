@@ -72,7 +72,7 @@ async fn ask(docker: &DockerState, attempt: &Attempt, grace: Duration) {
         if let Err(error) = answer
             && !matches!(error, CallError::Slow(_))
         {
-            docker.engine.note(&error);
+            docker.engine.mark_unreachable(&error);
             docker.engine.health.wait_until_up().await;
         }
         if tokio::time::timeout(ASK_AGAIN, ended.wait_for(|it| *it)).await.is_ok() {
@@ -134,7 +134,7 @@ async fn remove(docker: &DockerState, attempt: &Attempt) {
             }
             _ => {}
         },
-        Err(error) => docker.engine.note(&error),
+        Err(error) => docker.engine.mark_unreachable(&error),
     }
     attempt.removal_in_progress.store(false, Ordering::Relaxed);
 }

@@ -75,7 +75,7 @@ pub(super) async fn run(docker: Arc<DockerState>) {
             docker.unseen.added.notified().await;
         }
         // The group of a container that has just ended is gone. Such containers leave the list by themselves.
-        sleep(ASK_EVERY).await;
+        sleep(CLOCK_POLL_INTERVAL).await;
         let mut unseen = docker.unseen.list();
         let Some((_, first)) = unseen.first() else { continue };
         if let Some(layout) = find_layout(&docker, &first.id).await {
@@ -136,7 +136,7 @@ async fn ask_engine(docker: &Arc<DockerState>, unseen: Vec<(Token, UnseenContain
 const HOST_NETWORK: &str = "host";
 
 /// Interval of the questions. A container costs the engine about 2 ms.
-const ASK_EVERY: Duration = Duration::from_secs(10);
+const CLOCK_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time for all answers.
 const ASK_LIMIT: Duration = Duration::from_secs(30);

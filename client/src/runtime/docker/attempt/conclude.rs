@@ -9,7 +9,7 @@ use protocol::report::ReleaseCause;
 use tokio::time::sleep;
 use worker::input::{Exit, ResultFile, StartFailure};
 
-use super::{Attempt, AttemptOutcome, LOOK_AGAIN, not_started, unavailable};
+use super::{Attempt, AttemptOutcome, INSPECT_RETRY_INTERVAL, not_started, unavailable};
 use crate::clock;
 use crate::runtime::docker::cli::{self, CallError};
 use crate::runtime::docker::container::{self, Container, Lifecycle};
@@ -70,7 +70,7 @@ impl Attempt {
                 docker.engine.health.record_outage();
             }
             match container.lifecycle() {
-                Lifecycle::Changing => sleep(LOOK_AGAIN).await,
+                Lifecycle::Changing => sleep(INSPECT_RETRY_INTERVAL).await,
                 Lifecycle::Failed(exit) => {
                     let oom_seen = container.state.oom_killed || self.oom.load(Ordering::Relaxed);
                     let exit = self.with_memory_kill(exit, oom_seen);
@@ -182,7 +182,7 @@ impl Attempt {
                 Ok(memory) => break memory,
                 // An engine whose clock is behind ours waits for the end of the time range.
                 Err(CallError::Slow(_)) => break EngineMemory::Forgotten,
-                Err(_) => sleep(LOOK_AGAIN).await,
+                Err(_) => sleep(INSPECT_RETRY_INTERVAL).await,
             }
         };
         let exit = match memory {

@@ -133,7 +133,7 @@ impl Attempt {
     async fn copy_result_once(&self, docker: &DockerState) -> Result<ResultFile, String> {
         let failed = |error: CallError| {
             if matches!(error, CallError::Unreachable(_)) {
-                docker.engine.note(&error);
+                docker.engine.mark_unreachable(&error);
             }
             error_chain(&error)
         };

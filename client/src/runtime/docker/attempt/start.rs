@@ -38,17 +38,17 @@ impl Attempt {
         let tell = || {
             docker.send_event(RuntimeEvent::Started { token: self.token(), container: container.into(), at });
         };
-        self.start_once(docker, container, Some(at), tell).await;
+        self.report_start_once(docker, container, Some(at), tell).await;
     }
 
     /// Like [`Attempt::report_start`], for a start that the state machine learns in another way.
     pub(in crate::runtime::docker) async fn mark_started(&self, docker: &DockerState, container: &str) {
-        self.start_once(docker, container, None, || {}).await;
+        self.report_start_once(docker, container, None, || {}).await;
     }
 
     /// A second caller waits until the first is done, so its reports come after the start, and the output is followed. The files are opened
     /// on a blocking thread: while the disk hangs, only this attempt waits.
-    async fn start_once(
+    async fn report_start_once(
         &self,
         docker: &DockerState,
         container: &str,
@@ -90,9 +90,9 @@ impl Attempt {
     ///
     /// # Cancel safety
     /// A cancelled poll has no effect.
-    pub(super) async fn look_for_start(&self, docker: &DockerState) {
+    pub(super) async fn poll_for_start(&self, docker: &DockerState) {
         while self.started.get().is_none() {
-            sleep(LOOK_FOR_START).await;
+            sleep(START_POLL_INTERVAL).await;
             docker.engine.health.wait_until_up().await;
             let Ok(found) = docker.engine.inspect(&[&self.name]).await else { continue };
             if let Some(container) = found.first().filter(|it| it.started().is_some() && self.owns(it)) {
@@ -105,7 +105,7 @@ impl Attempt {
 }
 
 /// Interval of the polls for a start. A poll costs 12 ms of CPU.
-const LOOK_FOR_START: Duration = Duration::from_secs(2);
+const START_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
