@@ -223,7 +223,7 @@ fn next_step(
             NextStep::End(State::Lost, reason_of(closed))
         }
         RetryBudget::Infrastructure => {
-            let losses = retry::note_loss(&mut job.extras_mut().losses, closed.ended_at);
+            let losses = retry::record_loss(&mut job.extras_mut().losses, closed.ended_at);
             if losses >= definition.loss.limit {
                 return NextStep::Quarantine;
             }

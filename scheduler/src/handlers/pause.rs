@@ -102,6 +102,6 @@ pub(crate) fn apply(scheduler: &mut Scheduler) {
     let paused: BTreeSet<DefinitionNo> = numbers.filter(is_paused).collect();
     // A lane that was woken in place of others leaves them what it does not take.
     for lane in scheduler.ready.pause(paused) {
-        gate::left(scheduler, lane);
+        gate::recheck_after_leaving(scheduler, lane);
     }
 }

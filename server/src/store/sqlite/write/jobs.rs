@@ -275,7 +275,7 @@ impl TransactionWriter<'_> {
         let mut statement = self.connection.prepare_cached("SELECT losses FROM jobs WHERE id = ?1")?;
         let stored = statement.query_row([job.0.cast_signed()], |row| rows::losses(row, 0)).optional()?;
         let mut losses = stored.unwrap_or_default();
-        retry::note_loss(&mut losses, closed.ended_at);
+        retry::record_loss(&mut losses, closed.ended_at);
         let instants: Vec<i64> = losses.into_iter().map(|at| at.0).collect();
         Ok(json_column::code(&instants))
     }
