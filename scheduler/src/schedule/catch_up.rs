@@ -321,14 +321,8 @@ mod tests {
     #[test]
     fn the_slots_of_an_inactive_schedule_are_one_run() {
         let (from, to) = (Timestamp(20 * MINUTE), Timestamp(100 * MINUTE));
-        let runs = plan(
-            &minutely(),
-            from,
-            to,
-            PlannedSlots::Due,
-            Some(InactiveReason::Paused),
-            policy(CatchUpMode::All),
-        );
+        let (reason, policy) = (Some(InactiveReason::Paused), policy(CatchUpMode::All));
+        let runs = plan(&minutely(), from, to, PlannedSlots::Due, reason, policy);
         assert_eq!(told(&runs), ["21-100 80 Inactive(Paused)"]);
     }
 

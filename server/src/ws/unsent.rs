@@ -1,4 +1,4 @@
-//! The attempts of a session that were certainly never sent: those whose Enqueue waits for overrides, or after a write that never ended.
+//! The attempts of a session that were certainly never sent: those whose Enqueue waits for overrides, or behind a write that never ended.
 //! They are requeued at once when the socket is gone (docs/design/leases-fencing-reconcile.md, L13).
 //!
 //! A frame that was given to the socket may have been sent, whatever the socket reports, and so may all frames before it.
