@@ -36,7 +36,7 @@ pub(crate) struct Flags {
     #[arg(long)]
     refused: bool,
     /// How many; 1 to 500.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
 }
 

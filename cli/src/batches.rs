@@ -13,7 +13,7 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogRequest, Together};
-use crate::progress::{self, BatchView as _};
+use crate::progress::{self, BatchView as _, Display};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::show::dependencies_in_words;
@@ -36,7 +36,7 @@ pub(crate) struct ListFlags {
     #[arg(long, value_name = "STATE,…")]
     state: Option<String>,
     /// How many; 1 to 500.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
 }
 
@@ -93,6 +93,9 @@ pub(crate) struct Flags {
     /// For retry: cancel what has not started once this many members of the new batch have failed [default: as of this batch].
     #[arg(long, value_name = "COUNT", requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
     max_failures: Option<u32>,
+    /// For retry: print only the number of the new batch. With --wait only the exit code tells how it ended.
+    #[arg(short = 'q', long, requires = "operation", conflicts_with = "follow")]
+    quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -120,13 +123,17 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         vec![
             batch.id.to_string(),
             batch.name.clone().unwrap_or_default(),
+            batch.definitions_text(),
             state_text(batch),
             format!("{}/{}", batch.ended(), batch.count),
             batch.counts.failures().to_string(),
             view::since(batch.created_at, now),
         ]
     };
-    screen::table(&[">ID", "NAME", "STATE", ">ENDED", ">FAILED", "AGE"], batches.iter().map(row).collect())
+    screen::table(
+        &[">ID", "NAME", "DEFINITION", "STATE", ">ENDED", ">FAILED", "AGE"],
+        batches.iter().map(row).collect(),
+    )
 }
 
 /// Prints the output of all members until the batch has ended.
@@ -163,7 +170,7 @@ pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
         None => {}
     }
     match (flags.wait, flags.operation) {
-        (Some(limit), operation) => wait(&api, format, flags.id, limit, operation.is_some()).await,
+        (Some(limit), operation) => wait(&api, flags.id, limit, operation.is_some(), &flags.output()).await,
         (None, Some(_)) => Ok(()),
         (None, None) => {
             let json = api.json(api.get(&["api", "batches", &flags.id.to_string()])).await?;
@@ -179,6 +186,7 @@ async fn cancel(api: &Api, flags: &Flags) -> anyhow::Result<()> {
     let for_retry = [
         ("--key", flags.key.is_some()),
         ("--follow", flags.follow),
+        ("--quiet", flags.quiet),
         ("--concurrency", flags.concurrency.is_some()),
         ("--max-failures", flags.max_failures.is_some()),
     ];
@@ -193,6 +201,11 @@ async fn cancel(api: &Api, flags: &Flags) -> anyhow::Result<()> {
 }
 
 impl Flags {
+    /// The output about the batch, or about the new one.
+    const fn output(&self) -> Output {
+        Output { format: self.common.format, quiet: self.quiet, wait: self.wait }
+    }
+
     /// Refuses the filters of results.
     fn refuse_filters(&self, operation: &str) -> Result<(), Failure> {
         let given = [("--state", &self.state), ("--outcome", &self.outcome)];
@@ -213,12 +226,14 @@ impl Flags {
 /// A member did not succeed, or the time is up.
 async fn wait(
     api: &Api,
-    format: Format,
     id: u64,
     limit: Option<Duration>,
     was_reached: bool,
+    output: &Output,
 ) -> anyhow::Result<()> {
-    let end = progress::wait_for_end(api, id, was_reached);
+    let Output { format, quiet, .. } = *output;
+    let display = if quiet { Display::Quiet } else { Display::new() };
+    let end = progress::wait_for_end(api, id, was_reached, display);
     let end = async {
         match limit {
             None => end.await,
@@ -241,6 +256,7 @@ async fn wait(
     };
     let batch: FullBatch = parse(api, &ended)?;
     match format {
+        Format::Table | Format::Wide if quiet => {}
         Format::Table | Format::Wide => show(&batch)?,
         format => drop(records::print(format, &ended, "id")?),
     }
@@ -253,6 +269,7 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
     screen::fields(&[
         ("batch", batch.id.to_string()),
         ("name", batch.name.clone().unwrap_or_default()),
+        ("definition", batch.definitions_text()),
         ("retry of", batch_text(batch.retry_of)),
         ("retried as", batch_text(batch.retried_as)),
         ("state", state_text(batch)),
@@ -325,9 +342,13 @@ async fn print_made(api: &Api, made: &Value, output: &Output) -> anyhow::Result<
         return records::print(output.format, made, "batch").map(drop);
     }
     if let Some(limit) = output.wait {
-        let jobs = screen::counted(batch.count, "job");
-        screen::note(&format!("longshore: batch {} has {jobs}", batch.batch));
-        return wait(api, output.format, batch.batch, limit, true).await;
+        if !output.quiet {
+            let jobs = screen::counted(batch.count, "job");
+            screen::note(&format!("longshore: batch {} has {jobs}", batch.batch));
+        } else if output.format.is_text() {
+            screen::line(&batch.batch.to_string())?;
+        }
+        return wait(api, batch.batch, limit, true, output).await;
     }
     match output.format {
         Format::Table | Format::Wide if output.quiet => screen::line(&batch.batch.to_string()),

@@ -11,7 +11,7 @@ use crate::records;
 use crate::screen::{self, Format};
 use crate::view::{self, DefinitionView, JobView as _, ReloadedView as _};
 
-/// List the job definitions, or show one with all defaults filled in.
+/// List the job definitions with their last end and next slot, or show one with all defaults filled in.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore definitions
@@ -65,11 +65,11 @@ pub(crate) async fn reload(flags: ReloadFlags) -> anyhow::Result<()> {
 /// Shows definitions.
 pub(crate) async fn definitions(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let path: &[&str] = match &flags.name {
-        Some(name) => &["api", "definitions", name],
-        None => &["api", "definitions"],
+    let request = match &flags.name {
+        Some(name) => api.get(&["api", "definitions", name]),
+        None => api.get(&LIST).query(&[LAST_ENDED]).query(&flags.tag.as_ref().map(|tag| [("tag", tag)])),
     };
-    let json = api.json(api.get(path).query(&flags.tag.as_ref().map(|tag| [("tag", tag)]))).await?;
+    let json = api.json(request).await?;
     if records::print(flags.common.format, &json, "name")? {
         return Ok(());
     }
@@ -82,12 +82,22 @@ pub(crate) async fn definitions(flags: Flags) -> anyhow::Result<()> {
         }
         None => {
             let definitions: Vec<view::Definition> = api::parse(&api, &json)?;
-            let is_wide = flags.common.format == Format::Wide;
-            let row = if is_wide { DefinitionView::wide_row } else { DefinitionView::row };
-            screen::table(&view::Definition::HEADING, definitions.iter().map(row).collect())
+            let (definitions, now) = (definitions.iter(), jiff::Timestamp::now());
+            match flags.common.format {
+                Format::Wide => screen::table(
+                    &view::Definition::wide_heading(),
+                    definitions.map(|it| it.wide_row(now)).collect(),
+                ),
+                _ => screen::table(&view::Definition::HEADING, definitions.map(|it| it.row(now)).collect()),
+            }
         }
     }
 }
+
+/// The path of the list of definitions.
+pub(crate) const LIST: [&str; 2] = ["api", "definitions"];
+/// The parameter of the list for the job of each definition that ended last.
+pub(crate) const LAST_ENDED: (&str, &str) = ("last_ended", "1");
 
 /// Prints parameters as a table.
 pub(crate) fn print_params(params: &[view::Param]) -> anyhow::Result<()> {

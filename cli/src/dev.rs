@@ -16,7 +16,7 @@ use crate::{hangup, server as serving, worker as working};
   longshore dev                          uses ./jobs.yaml; in another terminal: longshore run NAME --follow
   longshore dev --no-docker --allow-process
 
-Ctrl-C stops the jobs and exits; the jobs start again with the next 'longshore dev'.")]
+A jobs file that changes is read again. Ctrl-C stops the jobs and exits; the jobs start again with the next 'longshore dev'.")]
 pub(crate) struct Flags {
     /// Address to listen on; loopback only.
     #[arg(long, env = "LONGSHORE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
@@ -30,6 +30,15 @@ pub(crate) struct Flags {
     /// Number of jobs that run at once [default: the number of cores].
     #[arg(long, env = "LONGSHORE_SLOTS", value_name = "N", value_parser = crate::args::slots)]
     slots: Option<u32>,
+    /// Directory with the secrets of jobs, a file each.
+    #[arg(long, env = "LONGSHORE_SECRETS_DIR", value_name = "DIR")]
+    secrets_dir: Option<PathBuf>,
+    /// File with limits on what definitions may do.
+    #[arg(long, env = "LONGSHORE_POLICY", value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Post notifications also to this network, such as 127.0.0.0/8; without it only to public addresses. May be repeated.
+    #[arg(long, env = "LONGSHORE_ALLOW_WEBHOOK", value_name = "CIDR", value_delimiter = ',')]
+    allow_webhook: Vec<String>,
     #[command(flatten)]
     logging: LoggingArgs,
     #[command(flatten)]
@@ -45,6 +54,9 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
         jobs_file: flags.jobs,
         // The file was probably edited just now, and its faults are what the user wants to see.
         faulty_jobs_file: FaultyJobsFile::Refuse,
+        secrets_dir: flags.secrets_dir,
+        policy_file: flags.policy,
+        allowed_webhooks: flags.allow_webhook,
         ..Settings::default()
     };
     let config = config.check().map_err(serving::usage_failure)?;
@@ -58,6 +70,8 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
         let hangups = hangup::listen()?;
         let server = serving::start(config, shutdown.clone()).await?;
         tokio::spawn(hangup::reload_at_each(hangups, server.reloader()));
+        let (reloader, until) = (server.reloader(), shutdown.clone());
+        tokio::spawn(async move { reloader.watch(until).await });
         let worker = working::config(&server.address().to_string(), worker_args, flags.runtimes)?;
         let signals = client::shutdown_signals()?;
         let serving_ended = tokio::spawn(server.run());

@@ -2,6 +2,7 @@
 
 mod connection;
 mod engine;
+mod worker;
 
 use std::path::PathBuf;
 
@@ -14,12 +15,15 @@ use crate::failure::{Exit, Failure};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::server::DataArgs;
+use worker::{ReadWorker, WorkerConnection};
 
 /// Check the data directory, server, workers and Docker. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore doctor                                    everything found on this machine
   longshore doctor --data /var/lib/longshore --deep   also read every index and all output
+  longshore doctor --config /etc/longshore/worker.yaml
+                                                      the worker of this machine: its settings, server, token and Docker
   longshore doctor --server jobs.example:8080 --token-file api.token -o json
 
 A directory or server that is given must exist; defaults are checked only if they
@@ -27,7 +31,11 @@ exist. Each line that is not ok has a next step. Exit code 0: nothing has failed
 pub(crate) struct Flags {
     #[command(flatten)]
     data: DataArgs,
-    /// The server: HOST:PORT, with the base path if it has one, or a URL [default: 127.0.0.1:8080].
+    /// Settings file of this machine's worker: checks the server that it names, with its certificates, its token and its docker program.
+    // Its id is not `config`: that of other verbs has settings of the verb itself.
+    #[arg(long = "config", id = "worker_settings", value_name = "FILE")]
+    worker_settings: Option<PathBuf>,
+    /// The server: HOST:PORT, with the base path if it has one, or a URL [default: that of --config, or 127.0.0.1:8080].
     #[arg(long, env = "LONGSHORE_SERVER", value_name = "ADDRESS")]
     server: Option<String>,
     /// File with the API token, readable by its owner only.
@@ -49,25 +57,60 @@ pub(crate) struct Flags {
 }
 
 /// Runs all checks and prints their findings.
-pub(crate) async fn doctor(flags: Flags) -> anyhow::Result<()> {
+pub(crate) async fn doctor(flags: Flags, read_worker: ReadWorker) -> anyhow::Result<()> {
     let mut findings = Vec::new();
     let data = flags.data.directory();
     if flags.data.is_given() || data.exists() {
         findings.extend(doctor::examine(&data, flags.deep));
     }
-    let server_args = ServerArgs::new(
-        flags.server.as_deref(),
-        flags.token_file.as_deref(),
-        flags.ca_file.as_deref(),
-        flags.client_certificate,
-    );
-    findings.extend(connection::check(&server_args, flags.server.is_some()).await);
-    findings.push(engine::check(&flags.docker).await);
+    let worker =
+        flags.worker_settings.as_deref().map(|file| (file, WorkerConnection::read(file, read_worker)));
+    let worker = match worker {
+        Some((file, Ok(worker))) => {
+            let text = format!("{}: a worker of {}", file.display(), worker.server);
+            findings.push(Finding::ok("settings", text));
+            Some(worker)
+        }
+        Some((file, Err(why))) => {
+            let next = "correct the file: the worker does not start with it";
+            findings.push(Finding::fail("settings", format!("{}: {why}", file.display()), next));
+            None
+        }
+        None => None,
+    };
+    let server_args = server_args(&flags, worker.as_ref());
+    let is_given = flags.server.is_some() || worker.is_some();
+    // Without the settings of the worker its server is not known.
+    if is_given || flags.worker_settings.is_none() {
+        findings.extend(connection::check(&server_args, is_given).await);
+    }
+    match &worker {
+        Some(worker) => {
+            findings.extend(worker.check_token(&server_args).await);
+            if let Some(docker) = worker.docker() {
+                findings.push(engine::check(docker).await);
+            }
+        }
+        None => findings.push(engine::check(&flags.docker).await),
+    }
     tell(&findings, flags.output.format)?;
     match worst(&findings) {
         FindingVerdict::Fail => Err(Failure::silent(Exit::Failed).into()),
         FindingVerdict::Ok | FindingVerdict::Warn => Ok(()),
     }
+}
+
+/// The server and its certificates: of the flags, or of the worker. The worker's token is not for the API.
+fn server_args(flags: &Flags, worker: Option<&WorkerConnection>) -> ServerArgs {
+    let own = flags.client_certificate.clone();
+    let has_own = own.tls_client_cert.is_some() || own.tls_client_key.is_some();
+    let certificate = worker.filter(|_| !has_own).map(|worker| worker.client_certificate.clone());
+    ServerArgs::new(
+        flags.server.as_deref().or(worker.map(|worker| worker.server.as_str())),
+        flags.token_file.as_deref(),
+        flags.ca_file.as_deref().or(worker.and_then(|worker| worker.ca_file.as_deref())),
+        certificate.unwrap_or(own),
+    )
 }
 
 /// The worst verdict.

@@ -109,7 +109,7 @@ async fn apply_to_ids(
     verb: &str,
     effect: impl Fn(&view::Job) -> String,
 ) -> anyhow::Result<()> {
-    let mut result = VerbResult::new(common);
+    let mut result = VerbResult::new(common.format);
     let [id] = ids else {
         by_id::apply(api, &mut result, verb, ids, &[], effect).await?;
         return result.finish();
@@ -135,8 +135,8 @@ struct VerbResult {
 }
 
 impl VerbResult {
-    const fn new(common: &CommonArgs) -> Self {
-        Self { format: common.format, answers: Vec::new(), first_refusal: None }
+    const fn new(format: Format) -> Self {
+        Self { format, answers: Vec::new(), first_refusal: None }
     }
 
     /// Returns the answer; a refusal is printed at once.

@@ -45,7 +45,7 @@ struct ListFlags {
     #[arg(long, value_name = "STATE")]
     state: Option<String>,
     /// How many; 1 to 500.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
 }
 

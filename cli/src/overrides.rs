@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::screen;
+use crate::{duration, local_time};
 
 /// Fields of a job that replace what it has otherwise. Labels and arguments are flags of each verb, because `run` and `retry` use them
 /// differently.
@@ -27,9 +27,12 @@ pub(crate) struct Overrides {
     /// Time limit of an attempt (90s, 1h30m, none) [default: the definition's; of a retry, the job's].
     #[arg(long, value_name = "DURATION", value_parser = timeout)]
     timeout: Option<String>,
-    /// Start it no earlier than this instant, with its zone: 2026-03-01T09:30:00Z.
-    #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = crate::run::instant)]
+    /// Start it no earlier than this time: 18:30 (the next one), "2026-03-01 18:30", or with its zone 2026-03-01T18:30:00Z.
+    #[arg(long, value_name = "TIME", conflicts_with = "delay")]
     at: Option<String>,
+    /// The zone of a time that names none, such as Europe/Berlin [default: that of this machine].
+    #[arg(long, value_name = "ZONE", requires = "at")]
+    timezone: Option<String>,
     /// Start it no earlier than this long after it was accepted: 250ms, 90s, 1h30m.
     #[arg(long, value_name = "DURATION", value_parser = delay)]
     delay: Option<String>,
@@ -58,13 +61,14 @@ impl Overrides {
         // An id is written as for the verbs about workers.
         let workers: Vec<&str> =
             workers.into_iter().map(|text| text.strip_prefix("id:").unwrap_or(text)).collect();
+        let at = self.at.as_deref().map(|at| local_time::instant("--at", at, self.timezone.as_deref()));
         let parts = [
             ("params", object(&self.params, "the parameter")?),
             ("input", self.input.as_deref().map(read_input).transpose()?),
             ("environment", object(&self.environment, "the variable")?),
             ("priority", self.priority.map(|priority| json!(priority))),
             ("timeout", self.timeout.as_ref().map(|timeout| json!(timeout))),
-            ("run_at", self.at.as_ref().map(|at| json!(at))),
+            ("run_at", at.transpose()?.map(|at| json!(at))),
             ("delay", self.delay.as_ref().map(|delay| json!(delay))),
             ("unique_key", self.unique_key.as_ref().map(|key| json!(key))),
             ("workers", (!workers.is_empty()).then(|| json!(workers))),

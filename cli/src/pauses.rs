@@ -7,6 +7,7 @@ use server::http::present::shapes::{Pause, PauseResult};
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::local_time;
 use crate::records;
 use crate::screen::{self, Format};
 
@@ -38,7 +39,8 @@ struct TargetArgs {
   longshore pause report
   longshore pause report --schedule monday
   longshore pause --group db-main --for 2h
-  longshore pause report --until 2026-12-01T06:00Z
+  longshore pause report --until 'monday 06:00'
+  longshore pause report --until '2026-12-01 06:00' --timezone Europe/Berlin
   longshore pause --all --reason 'the database moves'")]
 pub(crate) struct PauseFlags {
     #[command(flatten)]
@@ -46,9 +48,12 @@ pub(crate) struct PauseFlags {
     /// The pause ends by itself after this time: 90s, 2h or 3d, at most 366d. Without an end it lasts until the resume.
     #[arg(long = "for", value_name = "DURATION", conflicts_with = "until")]
     lasts: Option<String>,
-    /// The pause ends by itself at this time (RFC 3339, with its zone), within 366 days.
+    /// The pause ends by itself at this time, within 366 days: 18:30 (the next one), "2026-12-01 06:00", or with its zone 2026-12-01T06:00Z.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
+    /// The zone of a time that names none, such as Europe/Berlin [default: that of this machine].
+    #[arg(long, value_name = "ZONE", requires = "until")]
+    timezone: Option<String>,
     /// Why; kept with your name and the time, and shown wherever the pause is. A later pause of the same replaces the end, the name and the reason, also by none.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -67,7 +72,8 @@ pub(crate) struct ResumeFlags {
 
 /// Pauses jobs and schedules.
 pub(crate) async fn pause(flags: PauseFlags) -> anyhow::Result<()> {
-    let PauseFlags { target, lasts, until, reason } = flags;
+    let PauseFlags { target, lasts, until, timezone, reason } = flags;
+    let until = until.map(|until| local_time::instant("--until", &until, timezone.as_deref())).transpose()?;
     let done = match (&lasts, &until) {
         (Some(lasts), _) => format!("paused for {lasts}"),
         (None, Some(until)) => format!("paused until {until}"),

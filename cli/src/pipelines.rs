@@ -39,8 +39,8 @@ pub(crate) struct Flags {
     /// For retry: wait until the new batch has ended, at most this long, and exit with 1 if it has not succeeded.
     #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, requires = "operation", value_parser = duration::parse)]
     wait: Option<Option<Duration>>,
-    /// For retry: print only the number of the new batch.
-    #[arg(short = 'q', long, requires = "operation", conflicts_with = "wait")]
+    /// For retry: print only the number of the new batch. With --wait only the exit code tells how it ended.
+    #[arg(short = 'q', long, requires = "operation")]
     quiet: bool,
 }
 

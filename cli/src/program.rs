@@ -3,6 +3,7 @@
 //! Verbs speak to a server through the public HTTP API only. No verb imports from this file.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
@@ -171,7 +172,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Schema(flags) => schema::schema(&flags),
         Verb::Import(flags) => import::import(&flags),
         Verb::Health(flags) => block_on(health::health(flags)),
-        Verb::Doctor(flags) => block_on(doctor::doctor(flags)),
+        Verb::Doctor(flags) => block_on(doctor::doctor(flags, parse_worker_settings)),
         Verb::UpgradeCheck(flags) => block_on(upgrade_check::check(flags, parse_for_check)),
         Verb::Cert(flags) => cert::cert(&flags),
         Verb::Token(flags) => block_on(tokens::token(flags)),
@@ -187,15 +188,28 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
 
 /// Parses the command line of a unit, as an upgraded program would at its start.
 fn parse_for_check(words: &[String]) -> Result<Option<server::CheckedFiles>, String> {
-    let program =
-        settings::parse::<Program>(words.iter().map(OsString::from)).map_err(|error| match error {
-            settings::ParseError::CommandLine(error) => first_lines(&error.to_string()),
-            settings::ParseError::File(failure) => failure.to_string(),
-        })?;
-    Ok(match program.program.verb {
+    Ok(match parse_words(words.iter().map(OsString::from))? {
         Verb::Server(flags) => Some(flags.checked_files()),
         _ => None,
     })
+}
+
+/// Reads the settings file of a worker, as `longshore worker` does at its start.
+fn parse_worker_settings(file: &Path) -> Result<worker::Flags, String> {
+    let words = ["longshore", "worker", "--config"].iter().map(OsString::from);
+    match parse_words(words.chain([file.into()]))? {
+        Verb::Worker(flags) => Ok(*flags),
+        // The words name this verb.
+        _ => Err("it is no settings file of a worker".to_owned()),
+    }
+}
+
+fn parse_words(words: impl Iterator<Item = OsString>) -> Result<Verb, String> {
+    let parsed = settings::parse::<Program>(words).map_err(|error| match error {
+        settings::ParseError::CommandLine(error) => first_lines(&error.to_string()),
+        settings::ParseError::File(failure) => failure.to_string(),
+    })?;
+    Ok(parsed.program.verb)
 }
 
 /// The error of the parser without its usage.

@@ -32,13 +32,17 @@ impl BatchView for BatchSummary {
     }
 }
 
-/// Waits until a batch has ended, shows its progress meanwhile, and returns its final JSON. `was_reached` says that the server has answered
-/// before.
+/// Waits until a batch has ended, displays its progress meanwhile, and returns its final JSON. `was_reached` says that the server has
+/// answered before.
 ///
 /// # Errors
 /// The server refused the request, did not answer the first one, or was away for too long.
-pub(crate) async fn wait_for_end(api: &Api, id: u64, mut was_reached: bool) -> anyhow::Result<Value> {
-    let mut display = Display::new();
+pub(crate) async fn wait_for_end(
+    api: &Api,
+    id: u64,
+    mut was_reached: bool,
+    mut display: Display,
+) -> anyhow::Result<Value> {
     let mut outage = Outage::default();
     loop {
         let asked_at = Instant::now();
@@ -78,14 +82,19 @@ const READ_TIMEOUT: Duration = Duration::from_secs(2);
 const WAIT: &str = "1s";
 const PAUSE: Duration = Duration::from_secs(1);
 
-enum Display {
+/// The display of the progress.
+pub(crate) enum Display {
+    /// A bar on a terminal.
     Bar(ProgressBar),
-    /// The last tenth that was printed.
+    /// A line for each tenth: the last one that was printed.
     Lines(Option<u32>),
+    /// Nothing is printed.
+    Quiet,
 }
 
 impl Display {
-    fn new() -> Self {
+    /// The display on standard error.
+    pub(crate) fn new() -> Self {
         if std::io::stderr().is_terminal() { Self::Bar(bar()) } else { Self::Lines(None) }
     }
 
@@ -103,6 +112,7 @@ impl Display {
                     screen::note(&format!("longshore: batch {}: {}", batch.id, message(batch)));
                 }
             }
+            Self::Quiet => {}
         }
     }
 

@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
+use crate::failure::Failure;
 use crate::overrides::delay;
 use crate::records;
-use crate::run::instant;
 use crate::screen;
 use crate::view::JobView as _;
-use crate::{jobs, view};
+use crate::{jobs, local_time, view};
 
 /// Change the start or the priority of a job that waits.
 #[derive(Debug, clap::Args)]
@@ -19,6 +19,7 @@ use crate::{jobs, view};
     group = clap::ArgGroup::new("values").args(["at", "delay", "now", "priority"]).multiple(true).required(true),
     after_help = "Examples:
   longshore reschedule 12 --delay 10m                    start it in ten minutes
+  longshore reschedule 12 --at 18:30                     start it at half past six by the clock here
   longshore reschedule 12 --at 2026-03-01T09:30:00Z      start it at an instant
   longshore reschedule 12 --now --priority 50            let it start before the others
 
@@ -30,9 +31,12 @@ pub(crate) struct Flags {
     /// The job.
     #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
     id: u64,
-    /// Start it no earlier than this instant, with its zone: 2026-03-01T09:30:00Z.
-    #[arg(long, value_name = "TIME", value_parser = instant)]
+    /// Start it no earlier than this time: 18:30 (the next one), "2026-03-01 18:30", or with its zone 2026-03-01T18:30:00Z.
+    #[arg(long, value_name = "TIME")]
     at: Option<String>,
+    /// The zone of a time that names none, such as Europe/Berlin [default: that of this machine].
+    #[arg(long, value_name = "ZONE", requires = "at")]
+    timezone: Option<String>,
     /// Start it no earlier than this long from now: 250ms, 90s, 1h30m.
     #[arg(long, value_name = "DURATION", value_parser = delay)]
     delay: Option<String>,
@@ -47,7 +51,7 @@ pub(crate) struct Flags {
 /// Changes the job.
 pub(crate) async fn reschedule(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let request = api.request(Method::PATCH, &["api", "jobs", &flags.id.to_string()]).json(&body(&flags));
+    let request = api.request(Method::PATCH, &["api", "jobs", &flags.id.to_string()]).json(&body(&flags)?);
     let answer = api.json(request).await?;
     if records::print(flags.common.format, &answer, "id")? {
         return Ok(());
@@ -57,12 +61,13 @@ pub(crate) async fn reschedule(flags: Flags) -> anyhow::Result<()> {
     screen::line(&format!("job {} is {}, due {due}", job.id, job.state_text()))
 }
 
-fn body(flags: &Flags) -> Map<String, Value> {
+fn body(flags: &Flags) -> Result<Map<String, Value>, Failure> {
+    let at = flags.at.as_deref().map(|at| local_time::instant("--at", at, flags.timezone.as_deref()));
     let delay = if flags.now { Some("0s") } else { flags.delay.as_deref() };
     let values = [
-        ("run_at", flags.at.as_ref().map(|at| json!(at))),
+        ("run_at", at.transpose()?.map(|at| json!(at))),
         ("delay", delay.map(|delay| json!(delay))),
         ("priority", flags.priority.map(|priority| json!(priority))),
     ];
-    values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    Ok(values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
 }

@@ -4,7 +4,6 @@ mod csv;
 mod each;
 
 use std::path::Path;
-use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, RequestBuilder};
@@ -15,12 +14,11 @@ use self::each::EachArgs;
 use crate::api::{Api, CreatedJob, idempotency_key, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
-use crate::logs::{self, LogRequest, Notes};
+use crate::new_job::{NewJobArgs, note_warning};
 use crate::overrides::{self, Overrides, object};
-use crate::records;
 use crate::screen;
 use crate::view::JobView as _;
-use crate::{batches, definitions, duration, progress, view};
+use crate::{batches, definitions, duration, view};
 
 /// Create a job; follow its output with --follow, or wait for its end with --wait.
 #[derive(Debug, clap::Args)]
@@ -30,6 +28,7 @@ use crate::{batches, definitions, duration, progress, view};
   longshore run resize -p size=640 -p mode=fast   give it parameters
   longshore run report --wait=10m -e MONTH=3      wait at most ten minutes
   longshore run report --delay 10m                start it in ten minutes
+  longshore run report --at 18:30                 start it at half past six by the clock here
   longshore run load --after 12 --after 13        start it when both jobs have succeeded
   longshore run report --after batch:100:ended    start it when all members of batch 100 have ended
   longshore run clean-up --on web-3               on this worker
@@ -41,7 +40,8 @@ use crate::{batches, definitions, duration, progress, view};
   longshore run resize --each jobs.csv            several parameters a line, named by the header
   longshore run report --as-scheduled             run it now, as its schedule would
 
-With --follow and --wait the exit code is the container's, and 0 after any success; 1 if it ended without one (cancelled, lost, …).
+With --follow and --wait the exit code is the container's, also of one that was stopped (143 after SIGTERM), and 0 after any success;
+1 if the job ended without one (cancelled before its start, lost, …).
 It is 1 as well when the time of --wait is up, and 6 when the server was away for 15 minutes: the job goes on.
 Ctrl-C does not stop the job: use 'longshore cancel'.")]
 pub(crate) struct Flags {
@@ -81,15 +81,8 @@ pub(crate) struct Flags {
     /// Fail if no connected worker could run the job now.
     #[arg(long)]
     require_worker: bool,
-    /// Print the output as it comes, and exit with the job's exit code.
-    #[arg(short = 'f', long, conflicts_with = "wait")]
-    follow: bool,
-    /// Wait until the job has ended, at most this long, and exit with its exit code.
-    #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
-    wait: Option<Option<Duration>>,
-    /// Print only the job's id.
-    #[arg(short = 'q', long, conflicts_with_all = ["follow", "wait"])]
-    quiet: bool,
+    #[command(flatten)]
+    next: NewJobArgs,
     /// Arguments to append to the definition's command.
     #[arg(last = true, value_name = "ARGS")]
     args: Vec<String>,
@@ -97,11 +90,7 @@ pub(crate) struct Flags {
 
 /// Creates the job, and waits for it if asked to.
 pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
-    if flags.follow && !flags.common.format.is_text() {
-        return Err(Failure::new(Exit::Usage, "--follow prints job output, which is not JSON, CSV or names")
-            .hint("use --wait -o json")
-            .into());
-    }
+    flags.next.check(flags.common.format)?;
     let api = Api::new(&flags.common.server_args)?;
     if flags.count.is_some() || flags.each.each.is_some() {
         return submit_batch(&api, &flags).await;
@@ -115,37 +104,15 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
     if job.duplicate {
         screen::note(&format!("longshore: job {} has the unique key; no second job was created", job.id));
     }
-    if let Some(warning) = &job.warning {
-        screen::note(&format!("warning: {}", warning.text));
-    }
-    if !flags.follow && flags.wait.is_none() {
-        return told(&flags, &job, &made.json);
-    }
-    screen::note(&format!("longshore: job {} is {}", job.id, job.state_text()));
-    let ended = tokio::select! {
-        ended = wait_for_job(&api, &flags, job.id) => ended?,
-        _ = tokio::signal::ctrl_c() => {
-            screen::note(&format!("longshore: job {id} continues; follow it with 'longshore logs -f {id}', stop it with 'longshore cancel {id}'", id = job.id));
-            return Err(Failure::silent(Exit::Interrupted).into());
-        }
-    };
-    records::print(flags.common.format, &ended, "id")?;
-    let job: view::Job = parse(&api, &ended)?;
-    screen::note(&format!("longshore: job {} {}", job.id, job.end_text()));
-    if let Some(note) = note_of_success(&ended) {
-        screen::note(&format!("warning: job {}: {note}", job.id));
-    }
-    job.failure_exit().map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
-}
-
-/// Something that the worker noted about a job that succeeded nevertheless, such as a result that it could not keep.
-fn note_of_success(job: &Value) -> Option<&str> {
-    let last = job["attempts"].as_array()?.last()?;
-    last["message"].as_str().filter(|message| job["state"] == "succeeded" && !message.is_empty())
+    note_warning(&job);
+    let id = job.id;
+    let text = format!("job {id} is {}; follow it with: longshore logs -f {id}", job.state_text());
+    flags.next.print(&api, flags.common.format, &made.json, &text).await
 }
 
 async fn submit_batch(api: &Api, flags: &Flags) -> anyhow::Result<()> {
-    let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
+    let output =
+        batches::Output { format: flags.common.format, quiet: flags.next.quiet, wait: flags.next.wait };
     let key = idempotency_key(flags.key.as_deref())?;
     let request = match &flags.each.each {
         Some(file) => each_request(api, flags, file).await?,
@@ -222,53 +189,8 @@ pub(crate) async fn describe_params(flags: Flags) -> anyhow::Result<()> {
     definitions::print_params(&definition.params)
 }
 
-/// Prints that the job was created.
-fn told(flags: &Flags, job: &view::Job, json: &Value) -> anyhow::Result<()> {
-    if records::print(flags.common.format, json, "id")? {
-        return Ok(());
-    }
-    if flags.quiet {
-        return screen::line(&job.id.to_string());
-    }
-    let id = job.id;
-    screen::line(&format!("job {id} is {}; follow it with: longshore logs -f {id}", job.state_text()))
-}
-
-impl CreatedJob {
-    /// Notes that the key had created the job before.
-    pub(crate) fn note_replay(&self, job: &view::Job) {
-        if self.is_replay {
-            screen::note(&format!(
-                "longshore: this key created job {} before; no second job was created",
-                job.id
-            ));
-        }
-    }
-}
-
-/// Follows the job or waits for it, and returns its final JSON.
-async fn wait_for_job(api: &Api, flags: &Flags, id: u64) -> anyhow::Result<Value> {
-    let mut notes = Notes::default();
-    if flags.follow {
-        return logs::follow(api, &LogRequest::everything(id, false), &mut notes).await;
-    }
-    let end = notes.beside(api, id, logs::wait_for_end(api, id));
-    match flags.wait.flatten() {
-        None => end.await,
-        Some(limit) => {
-            if let Ok(ended) = tokio::time::timeout(limit, end).await {
-                return ended;
-            }
-            progress::print_unended(api, flags.common.format, "jobs", id).await?;
-            Err(Failure::new(Exit::Failed, format!("job {id} has not ended after {limit:?}, and continues"))
-                .hint(format!("see 'longshore show {id}'"))
-                .into())
-        }
-    }
-}
-
 /// Checks an instant. The text itself is sent, because the server says which instants it takes.
-pub(crate) fn instant(text: &str) -> Result<String, String> {
+fn instant(text: &str) -> Result<String, String> {
     match text.parse::<jiff::Timestamp>() {
         Ok(_) => Ok(text.to_owned()),
         Err(_) => Err("write an instant with its zone, such as 2026-03-01T09:30:00Z".to_owned()),

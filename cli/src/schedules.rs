@@ -77,7 +77,7 @@ pub(crate) struct FiresFlags {
     #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     until: Option<String>,
     /// How many rows; 1 to 500.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: u16,
 }
 

@@ -113,7 +113,7 @@ pub(crate) fn parse<P: Parser>(
     let mut command = without_variables(&known, &is_switched_off);
     let mut matches = command.clone().try_get_matches_from(&words)?;
     if shows_output(&matches) {
-        // `run --follow` prints job output, so the variable for the output format does not apply.
+        // `--follow` prints job output, so the variable for the output format does not apply.
         command = without_variables(&command, &|argument| argument.get_id() == "format");
         matches = command.clone().try_get_matches_from(&words)?;
     }
@@ -341,10 +341,10 @@ fn is_empty(argument: &Arg) -> bool {
     argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty())
 }
 
-/// Returns true for `longshore run --follow` if only a variable sets the output format.
+/// Returns true for `--follow` of `run` and `retry` if only a variable sets the output format.
 fn shows_output(matches: &ArgMatches) -> bool {
-    matches.subcommand_matches("run").is_some_and(|run| {
-        run.get_flag("follow") && run.value_source("format") == Some(ValueSource::EnvVariable)
+    ["run", "retry"].iter().filter_map(|verb| matches.subcommand_matches(verb)).any(|given| {
+        given.get_flag("follow") && given.value_source("format") == Some(ValueSource::EnvVariable)
     })
 }
 

@@ -43,8 +43,8 @@ pub(crate) struct Flags {
     /// Idempotency key: make no second batch if one was made with this key [default: a random key, for repeating the request].
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Print the number of the batch only.
-    #[arg(short, long)]
+    /// Print only the number of the batch. With --wait only the exit code tells how it ended.
+    #[arg(short = 'q', long)]
     quiet: bool,
 }
 

@@ -19,6 +19,7 @@ use crate::screen;
   longshore validate /etc/longshore/jobs.d                       all its *.yaml and *.yml files
 
   longshore validate jobs.yaml --heartbeat 3s --lease 10s        for a server that runs with these
+  longshore validate jobs.yaml --elsewhere                       away from the server and its variables, as in CI
 
 Variables such as ${TAG} are taken from the environment here. Exit code 2 if there are faults; warnings alone are none.")]
 pub(crate) struct Flags {
@@ -34,6 +35,9 @@ pub(crate) struct Flags {
     /// The policy of the server that will load the file.
     #[arg(long, env = "LONGSHORE_POLICY", value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// Leave out what only the server can know: values with variables that are not set here, and environment files.
+    #[arg(long)]
+    elsewhere: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -46,6 +50,7 @@ pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
     let policy = server::policy::load_optional(flags.policy.as_deref())
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let environment = Environment::of_process().with_intervals(intervals).with_policy(policy);
+    let environment = if flags.elsewhere { environment.elsewhere() } else { environment };
     let file = files::name_of_input(&flags.file);
     let loaded = match files::is_stdin(&flags.file) {
         true => jobs_file::parse(&files::read_input(&flags.file)?, Path::new(&file), &environment),

@@ -46,7 +46,7 @@ pub(crate) struct Flags {
 
 /// A job or a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Subject {
+pub(crate) enum Subject {
     Job(u64),
     Batch(u64),
 }
@@ -106,84 +106,121 @@ struct Waited {
 /// Waits until all have ended.
 pub(crate) async fn wait(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let format = flags.common.format;
-    let mut all: Vec<Waited> = Vec::new();
-    for subject in flags.ids {
-        if all.iter().all(|waited| waited.subject != subject) {
-            all.push(Waited { subject, end: None, json: None });
-        }
-    }
-    let is_up = async {
-        match flags.timeout {
-            Some(limit) => sleep(limit).await,
-            None => std::future::pending().await,
-        }
+    let ends = Ends {
+        format: flags.common.format,
+        quiet: false,
+        limit: flags.timeout,
+        exit_when_up: Exit::TimedOut,
+        outage: None,
     };
-    let waited = tokio::select! {
-        waited = wait_for_ends(&api, format, &mut all) => waited,
-        () = is_up => Err(Failure::silent(Exit::TimedOut).into()),
-        _ = tokio::signal::ctrl_c() => Err(Failure::silent(Exit::Interrupted).into()),
-    };
-    let stopped_by = waited.as_ref().err().map(exit_of);
-    if stopped_by == Some(Exit::TimedOut) {
-        read_unended(&api, format, &mut all).await?;
-    }
-    print_records(format, &all)?;
-    note_first_of_batch(&all);
-    match (stopped_by, flags.timeout) {
-        (Some(Exit::TimedOut), Some(limit)) => {
-            let text = format!("the time of {limit:?} is up: {}", unended_text(&all));
-            Err(Failure::new(Exit::TimedOut, text).into())
-        }
-        (Some(Exit::Interrupted), _) => {
-            screen::note(&format!("longshore: {}", unended_text(&all)));
-            waited
-        }
-        _ => {
-            waited?;
-            let failure = all.iter().find_map(|waited| waited.end.as_ref()?.failure);
-            failure.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
-        }
-    }
+    ends.wait(&api, flags.ids.into_iter()).await
 }
 
-/// Waits for all ends, and prints each.
-///
-/// # Errors
-/// The server refused a request, did not answer the first one, or was away for too long.
-///
-/// # Cancel safety
-/// The ends so far are in `all`, and are printed.
-async fn wait_for_ends(api: &Api, format: Format, all: &mut [Waited]) -> anyhow::Result<()> {
-    let contact = Arc::new(Contact {
-        outage: Mutex::default(),
-        awaited: match all {
-            [Waited { subject: Subject::Job(id), .. }] => Awaited::Job(*id),
-            [Waited { subject: Subject::Batch(id), .. }] => Awaited::Batch(*id),
-            _ => Awaited::Several,
-        },
-    });
-    let permits = Arc::new(Semaphore::new(REQUESTS_MAX));
-    let mut waits = JoinSet::new();
-    for (position, waited) in all.iter().enumerate() {
-        let (api, contact, permits, subject) =
-            (api.clone(), contact.clone(), permits.clone(), waited.subject);
-        waits.spawn(async move {
-            let _permit = permits.acquire_owned().await;
-            (position, wait_for_end(&api, subject, &contact).await)
-        });
-    }
-    while let Some(ended) = waits.join_next().await {
-        let (position, ended) = ended?;
-        let (json, end) = ended?;
-        match format {
-            Format::Table | Format::Wide => screen::line(&end.text)?,
-            Format::Ndjson => screen::line(&json.to_string())?,
-            Format::Json | Format::Csv | Format::Name => {}
+/// A wait for the ends of jobs and batches.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    pub(crate) format: Format,
+    /// Prints nothing for people.
+    pub(crate) quiet: bool,
+    /// Waits at most this long.
+    pub(crate) limit: Option<Duration>,
+    /// The exit code when the time is up.
+    pub(crate) exit_when_up: Exit,
+    /// `None` until the server has answered.
+    pub(crate) outage: Option<Outage>,
+}
+
+impl Ends {
+    /// Waits until all have ended, and prints each end.
+    ///
+    /// # Errors
+    /// One did not succeed, the time is up, or the server was away for too long.
+    pub(crate) async fn wait(
+        mut self,
+        api: &Api,
+        subjects: impl Iterator<Item = Subject>,
+    ) -> anyhow::Result<()> {
+        let format = self.format;
+        let mut all: Vec<Waited> = Vec::new();
+        for subject in subjects {
+            if all.iter().all(|waited| waited.subject != subject) {
+                all.push(Waited { subject, end: None, json: None });
+            }
         }
-        all[position] = Waited { subject: all[position].subject, end: Some(end), json: Some(json) };
+        let limit = self.limit;
+        let is_up = async {
+            match limit {
+                Some(limit) => sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        let waited = tokio::select! {
+            waited = self.wait_for_all(api, &mut all) => waited,
+            () = is_up => Err(Failure::silent(Exit::TimedOut).into()),
+            _ = tokio::signal::ctrl_c() => Err(Failure::silent(Exit::Interrupted).into()),
+        };
+        let stopped_by = waited.as_ref().err().map(exit_of);
+        if stopped_by == Some(Exit::TimedOut) {
+            read_unended(api, format, &mut all).await?;
+        }
+        print_records(format, &all)?;
+        note_first_of_batch(&all);
+        match (stopped_by, limit) {
+            (Some(Exit::TimedOut), Some(limit)) => {
+                let text = format!("the time of {limit:?} is up: {}", unended_text(&all));
+                Err(Failure::new(self.exit_when_up, text).into())
+            }
+            (Some(Exit::Interrupted), _) => {
+                screen::note(&format!("longshore: {}", unended_text(&all)));
+                waited
+            }
+            _ => {
+                waited?;
+                let failure = all.iter().find_map(|waited| waited.end.as_ref()?.failure);
+                failure.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
+            }
+        }
     }
-    Ok(())
+
+    /// Waits for all ends, and prints each.
+    ///
+    /// # Errors
+    /// The server refused a request, did not answer the first one, or was away for too long.
+    ///
+    /// # Cancel safety
+    /// The ends so far are in `all`, and are printed.
+    async fn wait_for_all(&mut self, api: &Api, all: &mut [Waited]) -> anyhow::Result<()> {
+        let contact = Arc::new(Contact {
+            outage: Mutex::new(self.outage.take()),
+            awaited: match all {
+                [Waited { subject: Subject::Job(id), .. }] => Awaited::Job(*id),
+                [Waited { subject: Subject::Batch(id), .. }] => Awaited::Batch(*id),
+                _ => Awaited::Several,
+            },
+        });
+        let permits = Arc::new(Semaphore::new(REQUESTS_MAX));
+        let mut waits = JoinSet::new();
+        for (position, waited) in all.iter().enumerate() {
+            let (api, contact, permits, subject) =
+                (api.clone(), contact.clone(), permits.clone(), waited.subject);
+            waits.spawn(async move {
+                let _permit = permits.acquire_owned().await;
+                (position, wait_for_end(&api, subject, &contact).await)
+            });
+        }
+        while let Some(ended) = waits.join_next().await {
+            let (position, ended) = ended?;
+            let (json, end) = ended?;
+            match self.format {
+                Format::Table | Format::Wide if self.quiet => {}
+                Format::Table | Format::Wide => screen::line(&end.text)?,
+                Format::Ndjson => screen::line(&json.to_string())?,
+                Format::Json | Format::Csv | Format::Name => {}
+            }
+            all[position] = Waited { subject: all[position].subject, end: Some(end), json: Some(json) };
+        }
+        Ok(())
+    }
 }
 
 /// Waits for one end.

@@ -33,15 +33,15 @@ pub(crate) struct Flags {
     verb: Option<WorkerVerb>,
     /// The server: HOST:PORT, with the base path if it has one, or a URL.
     #[arg(long, env = "LONGSHORE_SERVER", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
-    server: String,
+    pub(crate) server: String,
     /// File with the token for workers, readable by its owner only.
     #[arg(long, env = "LONGSHORE_WORKER_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Trust the certificate authorities in this file, not the system's.
     #[arg(long, env = "LONGSHORE_CA_FILE", value_name = "FILE")]
-    ca_file: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
     #[command(flatten)]
-    client_certificate: ClientCertificateArgs,
+    pub(crate) client_certificate: ClientCertificateArgs,
     /// Join although the server does not know this state directory, because it was lost or the server's data was.
     #[arg(long, env = "LONGSHORE_REJOIN")]
     rejoin: bool,
@@ -179,13 +179,7 @@ pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     logging::start(&flags.logging)?;
     flags.file.log_source();
     core_dumps::forbid();
-    let mut config = config(&flags.server, flags.worker_args, flags.runtimes)?;
-    config.token_file = flags.token_file;
-    config.ca_file = flags.ca_file;
-    config.client_certificate = flags.client_certificate.files()?;
-    config.secrets_tmpfs = flags.secrets_tmpfs;
-    config.rejoin = flags.rejoin;
-    config.health_file = flags.health_file;
+    let config = flags.into_config()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let signals = systemd::announce_stop(client::shutdown_signals()?);
@@ -195,6 +189,23 @@ pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     });
     shutdown_runtime(runtime);
     outcome
+}
+
+impl Flags {
+    /// The configuration of the worker.
+    ///
+    /// # Errors
+    /// A value is wrong, or two contradict each other.
+    pub(crate) fn into_config(self) -> anyhow::Result<Config> {
+        let mut config = config(&self.server, self.worker_args, self.runtimes)?;
+        config.token_file = self.token_file;
+        config.ca_file = self.ca_file;
+        config.client_certificate = self.client_certificate.files()?;
+        config.secrets_tmpfs = self.secrets_tmpfs;
+        config.rejoin = self.rejoin;
+        config.health_file = self.health_file;
+        Ok(config)
+    }
 }
 
 /// Shuts the runtime down. Threads that hang in disk calls end with the process.

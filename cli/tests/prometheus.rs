@@ -34,6 +34,7 @@ async fn prometheus_takes_the_rules_and_answers_the_queries_of_the_board() {
     cluster.api().post("/api/jobs/nowhere", None).await;
     // Counted as 4xx.
     assert!(cluster.api().try_get("/api/jobs/1000000").await.is_err());
+    check_metrics(&cluster).await;
     let (_process, _port, prometheus) = start_prometheus(&cluster);
     wait_until("the server is scraped", async || {
         has_series(&prometheus, "longshore_jobs_ended_total{definition=\"fails\",state=\"failed\"} > 0").await
@@ -95,6 +96,17 @@ fn check_files() {
         let output = Command::new("promtool").current_dir(directory).args(words).output().unwrap();
         assert!(output.status.success(), "{words:?}: {output:?}");
     }
+}
+
+/// `promtool` finds no fault in the text format, which clients get that do not ask for OpenMetrics.
+async fn check_metrics(cluster: &Cluster) {
+    let file = cluster.path("metrics.txt");
+    std::fs::write(&file, cluster.api().get_bytes("/metrics").await).unwrap();
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(std::fs::File::open(&file).unwrap());
+    let output = promtool.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
 }
 
 /// Runs a job to its end.

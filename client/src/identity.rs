@@ -237,6 +237,12 @@ fn new_secret(dir: &Path) -> Result<[u8; 32], IdentityError> {
     Ok(secret)
 }
 
+/// True if the worker with this state directory has joined an installation, so that it needs no token any more. Locks nothing.
+#[must_use]
+pub fn has_joined(dir: &Path) -> bool {
+    membership(&dir.join(MEMBERSHIP)).is_ok_and(|membership| membership.is_some())
+}
+
 fn membership(path: &Path) -> Result<Option<Membership>, IdentityError> {
     let Some(bytes) = read(path)? else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes);

@@ -31,12 +31,13 @@ impl Intervention {
         Self { since: now.utc, until: None, origin }
     }
 
-    /// The intervention after a further command: the new one, with the former reason if it has none.
+    /// The same after a former one: without a reason it keeps that of the same requester, as a drain after a cordon. The reason of somebody else
+    /// would stand beside the wrong name.
     #[must_use]
-    pub fn followed_by(former: Option<Self>, mut next: Self) -> Self {
-        let former_reason = former.and_then(|it| it.origin.reason);
-        next.origin.reason = next.origin.reason.or(former_reason);
-        next
+    pub fn after(mut self, former: Option<Self>) -> Self {
+        let former = former.filter(|former| former.origin.by == self.origin.by);
+        self.origin.reason = self.origin.reason.or_else(|| former?.origin.reason);
+        self
     }
 }
 
@@ -44,5 +45,27 @@ impl Intervention {
 impl From<Timestamp> for Intervention {
     fn from(since: Timestamp) -> Self {
         Self { since, until: None, origin: Origin::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_stands_beside_the_name_of_its_giver_only() {
+        let given_by = |by: &str, reason: Option<&str>| {
+            Intervention::at(Now::default(), Origin { by: by.into(), reason: reason.map(Into::into) })
+        };
+        let first = Some(given_by("anna", Some("disk swap")));
+        for (by, reason, kept) in [
+            ("anna", None, Some("disk swap")),
+            ("anna", Some("new rack"), Some("new rack")),
+            ("bert", None, None),
+            ("bert", Some("new rack"), Some("new rack")),
+        ] {
+            let next = given_by(by, reason).after(first.clone());
+            assert_eq!((&*next.origin.by, next.origin.reason.as_deref()), (by, kept));
+        }
     }
 }

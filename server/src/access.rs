@@ -3,22 +3,41 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use protocol::ClusterId;
+use protocol::{ClusterId, Timestamp};
 
 use crate::auth::Access;
 use crate::auth::records::AccessRecords;
-use crate::config::Config;
+use crate::auth::role::Role;
+use crate::config::{Config, Token};
 use crate::metrics::Metrics;
+use crate::store::TokenRow;
+
+/// The token that the server was given in a file is one of its store, and has fewer rights there.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the token of {option} is the access token \"{name}\" of this server, which {obstacle}: as the server's own it would have the role \
+     {role}. Unset the variable for the server if it was set for commands: tokens of the store need no file"
+)]
+pub struct GivenTokenError {
+    option: &'static str,
+    name: Arc<str>,
+    obstacle: String,
+    role: Role,
+}
 
 impl Config {
     /// The access control of a server that listens on this address.
+    ///
+    /// # Errors
+    /// A token of a file is one of the store, and has fewer rights there.
     pub(crate) fn access(
         &self,
         listen: SocketAddr,
         cluster: ClusterId,
         records: &AccessRecords,
         metrics: Arc<Metrics>,
-    ) -> Access {
+        now: Timestamp,
+    ) -> Result<Access, GivenTokenError> {
         let mut access = Access::open(listen)
             .cluster(cluster)
             .hosts(self.allowed_hosts.iter().cloned())
@@ -31,12 +50,44 @@ impl Config {
         if let Some(proxy) = &self.proxy {
             access = access.proxy(proxy.clone());
         }
-        if let Some(token) = &self.api_token {
-            access = access.api_token(token.reveal());
+        let files = [
+            (&self.api_token, API_OPTION, Role::Admin, Access::api_token as fn(Access, &str) -> Access),
+            (&self.worker_token, WORKER_OPTION, Role::Worker, Access::worker_token),
+        ];
+        for (token, option, role, add) in files {
+            let Some(token) = token else { continue };
+            access = match stored(token, records) {
+                None => add(access, token.reveal()),
+                // Its holder can lose it later: the store decides about each of its requests.
+                Some(row) => match obstacle(&row, role, now) {
+                    None => access.require_tokens(),
+                    Some(obstacle) => return Err(GivenTokenError { option, name: row.name, obstacle, role }),
+                },
+            };
         }
-        if let Some(token) = &self.worker_token {
-            access = access.worker_token(token.reveal());
-        }
-        access
+        Ok(access)
+    }
+}
+
+const API_OPTION: &str = "--api-token-file (LONGSHORE_API_TOKEN_FILE)";
+const WORKER_OPTION: &str = "--worker-token-file (LONGSHORE_WORKER_TOKEN_FILE)";
+
+/// The row of this token in the store.
+fn stored(token: &Token, records: &AccessRecords) -> Option<TokenRow> {
+    records.tokens.row_of(token.reveal().as_bytes())
+}
+
+/// The reason why a token of the store cannot stand for one of this role.
+fn obstacle(row: &TokenRow, role: Role, now: Timestamp) -> Option<String> {
+    if row.revoked_at.is_some() {
+        Some("was revoked".to_owned())
+    } else if row.expires_at.is_some_and(|end| end <= now) {
+        Some("has expired".to_owned())
+    } else if row.role != role {
+        Some(format!("has the role {}", row.role))
+    } else if !row.scope.patterns().is_empty() {
+        Some("is for some definitions only".to_owned())
+    } else {
+        None
     }
 }

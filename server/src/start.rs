@@ -35,7 +35,7 @@ use crate::store::directory::DataDirectory;
 use crate::store::sqlite::{self, SqliteArchive, SqliteStore};
 use crate::traces::Traces;
 use crate::ws::{SecretsWatch, WorkerAcceptor};
-use crate::{Server, ServerError, http, listener, logs, maintenance, policy, reload, ws};
+use crate::{Server, ServerError, clock, http, listener, logs, maintenance, policy, reload, ws};
 
 impl Server {
     /// Reads jobs.yaml, locks the data directory, loads the store under a new epoch, and binds the port. Must be called on a tokio runtime.
@@ -72,13 +72,10 @@ impl Server {
         parts.start_secrets_watch(&acceptor, handles.handle.clone());
         let reloader = parts.start_reloader(handles.handle.clone(), refusal);
         let notifications = parts.start_notifications(handles.record_writer, handles.metrics.clone())?;
+        let (address, metrics, now) = (listener.address(), handles.metrics.clone(), clock::now().utc);
+        let access = parts.config.access(address, handles.cluster, &parts.records, metrics, now)?;
         let services = http::Services {
-            access: Arc::new(parts.config.access(
-                listener.address(),
-                handles.cluster,
-                &parts.records,
-                handles.metrics.clone(),
-            )),
+            access: Arc::new(access),
             engine: handles.handle,
             events: handles.events,
             metrics: handles.metrics,

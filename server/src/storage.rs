@@ -69,7 +69,7 @@ impl Storage {
         let directory = self.directory.display();
         match (was_low, low) {
             (false, true) => {
-                tracing::error!(%directory, free, total, "disk nearly full; new jobs are refused")
+                tracing::error!(%directory, free, total, "disk nearly full; submissions are refused, schedules and hooks go on")
             }
             (true, false) => {
                 tracing::info!(%directory, free, total, "disk has room again; new jobs are accepted")

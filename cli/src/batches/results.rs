@@ -195,6 +195,7 @@ fn refuse_other_flags(flags: &Flags) -> Result<(), Failure> {
         ("--key", flags.key.is_some()),
         ("--concurrency", flags.concurrency.is_some()),
         ("--max-failures", flags.max_failures.is_some()),
+        ("--quiet", flags.quiet),
     ];
     match for_others.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => {

@@ -56,23 +56,22 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
             follow(api, format, new.batch).await?;
         }
         Some(_) => {
-            let output = Output { format, quiet: false, wait: flags.wait };
-            print_made(api, &made.json, &output).await?;
+            print_made(api, &made.json, &flags.output()).await?;
         }
-        None => print_nothing(format, &id, &made.json, retried.matched)?,
+        None => print_nothing(&flags.output(), &id, &made.json, retried.matched)?,
     }
     if retried.refused > 0 { Err(Failure::silent(Exit::Conflict).into()) } else { Ok(()) }
 }
 
 /// Says that no batch was made.
-fn print_nothing(format: Format, id: &str, answer: &Value, matched: u64) -> anyhow::Result<()> {
+fn print_nothing(output: &Output, id: &str, answer: &Value, matched: u64) -> anyhow::Result<()> {
     let text = match matched {
         0 => format!("no member of batch {id} is left to be retried"),
         _ => "no batch was made".to_owned(),
     };
-    match format {
-        Format::Table | Format::Wide => screen::line(&text),
-        Format::Name => {
+    match output.format {
+        Format::Table | Format::Wide if !output.quiet => screen::line(&text),
+        Format::Table | Format::Wide | Format::Name => {
             screen::note(&format!("longshore: {text}"));
             Ok(())
         }

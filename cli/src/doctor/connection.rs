@@ -219,7 +219,7 @@ fn worker(worker: &Value, server: Option<&str>) -> Vec<Finding> {
             kind.as_str().unwrap_or_default(),
             why.as_str().unwrap_or_default()
         );
-        let next = "its log tells more; run 'longshore doctor' on its machine";
+        let next = "its log tells more; run 'longshore doctor --config FILE' on its machine";
         findings.push(Finding::warn("worker", text, next));
     }
     if let Some(free) = worker["disk_free_bytes"].as_u64().filter(|free| *free < DISK_IS_LOW) {

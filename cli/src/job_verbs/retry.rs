@@ -10,9 +10,11 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::bulk::{Operation, Selection, apply_to_all};
 use crate::failure::{Exit, Failure};
+use crate::new_job::{NewJobArgs, note_warning};
+use crate::outage::Outage;
 use crate::overrides::{self, Overrides};
-use crate::screen::{self, Format};
-use crate::{jobs, view};
+use crate::screen;
+use crate::{jobs, view, wait};
 
 /// Run jobs that have ended again, as new jobs.
 #[derive(Debug, clap::Args)]
@@ -24,8 +26,14 @@ use crate::{jobs, view};
   longshore retry 12 --clear input --clear params.size  without its input and this parameter
   longshore retry 12 --on web-4                         on another worker than the one that it asked for
   longshore retry 12 --members failed                   of a job on several workers: those that did not succeed
+  longshore retry 12 --follow                           print its output; exit with its exit code
+  longshore retry 12 13 14 --wait=10m                   wait for all ends, at most ten minutes
   longshore retry --name resize --ended-since 1h        counts them, asks, and retries them
-  longshore logs -f \"$(longshore retry 12 -o json | jq .id)\"
+
+With --follow and --wait the exit code is that of 'longshore run': the container's, and 0 after any
+success; 1 if the new job ended without one, or if the time of --wait is up. With several ids --wait
+prints a line at each end. The exit code is then that of the first new job that did not succeed, else
+that of the first refusal. Ctrl-C does not stop the jobs.
 
 The definition is used as it is now; --revision original uses the one that the job was made with.
 Flags that change the new jobs are for jobs that are given by id. Parameters, variables and labels replace those of the same name.")]
@@ -55,6 +63,8 @@ pub(crate) struct RetryFlags {
     /// as params.NAME. May be repeated.
     #[arg(long, value_name = "FIELD")]
     clear: Vec<String>,
+    #[command(flatten)]
+    next: NewJobArgs,
     /// Arguments that replace those of the job.
     #[arg(last = true, value_name = "ARGS")]
     args: Vec<String>,
@@ -73,43 +83,120 @@ struct Changes {
 /// Makes new jobs like ended ones; goes on after one that cannot be tried again.
 pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
     flags.check_one_id()?;
+    flags.next.check(flags.common.format)?;
     let selected = flags.selected()?;
     let changes = flags.changes()?;
     let api = Api::new(&flags.common.server_args)?;
-    let revision = flags.revision.as_str();
-    if let Some(mut query) = selected {
-        if !changes.is_empty() {
-            let text = "flags that change the new jobs (such as -p, -e, --clear, --members and -- ARGS) are for jobs that are given by id";
-            return Err(Failure::new(Exit::Usage, text).into());
-        }
-        query.push(("revision", revision.to_owned()));
-        let operation = Operation { verb: "retry", key: flags.key.as_deref() };
-        return apply_to_all(&api, &flags.common, operation, &query, flags.selection.yes).await;
+    if let Some(query) = selected {
+        return retry_selected(&api, flags, query, &changes).await;
     }
-    let mut result = VerbResult::new(&flags.common);
-    if flags.ids.len() > 1 && changes.is_empty() {
-        let query = [("revision", revision)];
-        by_id::apply(&api, &mut result, "retry", &flags.ids, &query, |_| String::new()).await?;
+    match flags.ids[..] {
+        [id] => retry_one(&api, &flags, id, &changes).await,
+        _ => retry_several(&api, &flags, &changes).await,
+    }
+}
+
+/// Retries all jobs that filters select.
+async fn retry_selected(
+    api: &Api,
+    mut flags: RetryFlags,
+    mut query: Vec<(&'static str, String)>,
+    changes: &Changes,
+) -> anyhow::Result<()> {
+    if !changes.is_empty() {
+        let text = "flags that change the new jobs (such as -p, -e, --clear, --members and -- ARGS) are for jobs that are given by id";
+        return Err(Failure::new(Exit::Usage, text).into());
+    }
+    if flags.next.follow || flags.next.wait.is_some() {
+        let text = "--wait and --follow are for jobs that are given by id";
+        let hint = match flags.batch {
+            Some(batch) => format!("use 'longshore batch {batch} retry --wait'"),
+            None => "add --quiet, and give the ids that it prints to 'longshore wait'".to_owned(),
+        };
+        return Err(Failure::new(Exit::Usage, text).hint(hint).into());
+    }
+    flags.common.format = flags.next.list_format(flags.common.format);
+    query.push(("revision", flags.revision));
+    let operation = Operation { verb: "retry", key: flags.key.as_deref() };
+    apply_to_all(api, &flags.common, operation, &query, flags.selection.yes).await
+}
+
+/// Retries a job, and waits for the new one if asked to.
+async fn retry_one(api: &Api, flags: &RetryFlags, id: u64, changes: &Changes) -> anyhow::Result<()> {
+    let key = api::idempotency_key(flags.key.as_deref())?;
+    let made = tokio::select! {
+        made = api.create_job(changes.request(api, id, &flags.revision), &key) => made?,
+        _ = tokio::signal::ctrl_c() => return VerbResult::new(flags.common.format).interrupted(&[id]),
+    };
+    let job: view::Job = api::parse(api, &made.json)?;
+    if flags.key.is_some() {
+        made.note_replay(&job);
+    }
+    note_warning(&job);
+    let text = retried(id, &job);
+    if job.duplicate && !flags.next.prints_text(flags.common.format) {
+        screen::note(&format!("longshore: {text}"));
+    }
+    flags.next.print(api, flags.common.format, &made.json, &text).await
+}
+
+/// Retries jobs, and waits for the new ones if asked to.
+async fn retry_several(api: &Api, flags: &RetryFlags, changes: &Changes) -> anyhow::Result<()> {
+    if flags.next.follow {
+        let hint = "use --wait, or follow each new job with 'longshore logs -f'";
+        return Err(Failure::new(Exit::Usage, "--follow is for one job").hint(hint).into());
+    }
+    let mut result = VerbResult::new(flags.next.list_format(flags.common.format));
+    make_several(api, flags, changes, &mut result).await?;
+    let made: Vec<u64> = result.answers.iter().filter_map(|job| job["id"].as_u64()).collect();
+    let (Some(limit), false) = (flags.next.wait, made.is_empty()) else { return result.finish() };
+    if result.first_refusal == Some(Exit::Interrupted) {
         return result.finish();
+    }
+    if flags.next.quiet && flags.common.format.is_text() {
+        made.iter().try_for_each(|id| screen::line(&id.to_string()))?;
+    }
+    let ends = wait::Ends {
+        format: flags.common.format,
+        quiet: flags.next.quiet,
+        limit,
+        // As of a wait for one job.
+        exit_when_up: Exit::Failed,
+        outage: Some(Outage::default()),
+    };
+    ends.wait(api, made.into_iter().map(wait::Subject::Job)).await?;
+    result.first_refusal.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
+}
+
+/// Makes the new jobs, and prints each.
+async fn make_several(
+    api: &Api,
+    flags: &RetryFlags,
+    changes: &Changes,
+    result: &mut VerbResult,
+) -> anyhow::Result<()> {
+    let revision = flags.revision.as_str();
+    if changes.is_empty() {
+        let query = [("revision", revision)];
+        return by_id::apply(api, result, "retry", &flags.ids, &query, |_| String::new()).await;
     }
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     for id in &flags.ids {
-        let key = api::idempotency_key(flags.key.as_deref())?;
+        let key = api::idempotency_key(None)?;
         let made = tokio::select! {
-            made = api.create_job(changes.request(&api, *id, revision), &key) => made,
-            _ = &mut interrupt => return result.interrupted(&[*id]),
-        };
-        // A single one needs no name.
-        let made = if flags.ids.len() == 1 { made } else { named(*id, made) };
-        if let Some(made) = result.record(made) {
-            let job: view::Job = api::parse(&api, &made.json)?;
-            if flags.key.is_some() {
-                made.note_replay(&job);
+            made = api.create_job(changes.request(api, *id, revision), &key) => made,
+            _ = &mut interrupt => {
+                result.note_interrupt(&[*id]);
+                return Ok(());
             }
+        };
+        if let Some(made) = result.record(named(*id, made)) {
+            let job: view::Job = api::parse(api, &made.json)?;
+            note_warning(&job);
             result.print(made.json, &retried(*id, &job))?;
         }
     }
-    finish(result, flags.ids.len() == 1)
+    Ok(())
 }
 
 impl RetryFlags {
@@ -162,19 +249,6 @@ impl Changes {
             request = request.query(&self.query);
         }
         if self.body.is_empty() { request } else { request.json(&self.body) }
-    }
-}
-
-/// Prints the results that are not printed yet.
-fn finish(mut result: VerbResult, is_one: bool) -> anyhow::Result<()> {
-    match &mut result {
-        // It is no list: programs take its id.
-        VerbResult { format: Format::Json, answers, first_refusal: None } if is_one => {
-            screen::json(&answers.pop().unwrap_or_default())
-        }
-        // Of one that was refused there is nothing to show.
-        VerbResult { first_refusal: Some(exit), .. } if is_one => Err(Failure::silent(*exit).into()),
-        _ => result.finish(),
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::details;
 use super::model::{JobLists, Tab, Update};
 use crate::api::{Api, parse};
+use crate::definitions;
 use crate::failure::{Exit, Failure, exit_of};
 use crate::jobs::fetch_jobs;
 use crate::sse::Events;
@@ -220,7 +221,8 @@ async fn read(api: &Api, list: List, watched: Watched) -> anyhow::Result<Update>
         List::Jobs => Update::Jobs(Box::new(read_jobs(api).await?)),
         List::Workers => Update::Workers(read_workers(api).await?),
         List::Definitions => {
-            Update::Definitions(parse(api, &api.json(api.get(&["api", "definitions"])).await?)?)
+            let request = api.get(&definitions::LIST).query(&[definitions::LAST_ENDED]);
+            Update::Definitions(parse(api, &api.json(request).await?)?)
         }
         List::Details => {
             let id = watched.details.unwrap_or_default();

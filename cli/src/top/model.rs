@@ -201,7 +201,7 @@ impl Model {
                 all.map(|job| job_row(job, now)).collect()
             }
             Tab::Workers => self.workers.iter().map(|worker| worker_row(worker, now)).collect(),
-            Tab::Definitions => self.definitions.iter().map(definition_row).collect(),
+            Tab::Definitions => self.definitions.iter().map(|it| definition_row(it, now)).collect(),
         };
         let wanted = self.filter.to_lowercase();
         rows.retain(|row| row.cells.iter().any(|cell| cell.to_lowercase().contains(&wanted)));
@@ -261,7 +261,8 @@ fn job_row(job: &Job, now: Timestamp) -> Row {
     let tone = match &*job.state {
         "running" | "assigned" => Tone::Active,
         "succeeded" => Tone::Good,
-        "failed" | "lost" | "quarantined" => Tone::Bad,
+        "quarantined" => Tone::Bad,
+        state if is_bad_end(state) => Tone::Bad,
         "cancelled" | "expired" | "scheduled" => Tone::Faint,
         _ => Tone::Plain,
     };
@@ -278,13 +279,19 @@ fn worker_row(worker: &Worker, now: Timestamp) -> Row {
     Row { key: worker.id.to_string(), cells: worker.row(now), tone }
 }
 
-fn definition_row(definition: &Definition) -> Row {
-    let tone = match definition.expect.as_ref().map(|it| it.condition.as_ref()) {
-        Some("met") | None if definition.enabled => Tone::Plain,
-        Some("met") | None => Tone::Faint,
-        Some(_) => Tone::Bad,
+fn definition_row(definition: &Definition, now: Timestamp) -> Row {
+    let is_met = definition.expect.as_ref().is_none_or(|it| it.condition == "met");
+    let last_failed = definition.last_ended.as_ref().is_some_and(|job| is_bad_end(&job.state));
+    let tone = match definition.enabled {
+        _ if !is_met || last_failed => Tone::Bad,
+        true => Tone::Plain,
+        false => Tone::Faint,
     };
-    Row { key: definition.name.clone(), cells: definition.row(), tone }
+    Row { key: definition.name.clone(), cells: definition.row(now), tone }
+}
+
+fn is_bad_end(state: &str) -> bool {
+    matches!(state, "failed" | "lost")
 }
 
 #[cfg(test)]

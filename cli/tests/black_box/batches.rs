@@ -87,12 +87,13 @@ fn waiting_for_a_batch_prints_a_line_for_each_tenth_and_exits_by_its_state() {
 #[test]
 fn batches_are_listed_and_operations_on_them_are_confirmed() {
     let stub = Stub::new();
-    let list = format!("[{}]", batch("failed", r#""succeeded":9,"failed":1"#, ENDED));
+    let of = r#","definition":"extract","definitions_differ":true"#;
+    let list = format!("[{}]", batch("failed", r#""succeeded":9,"failed":1"#, &format!("{ENDED}{of}")));
     stub.on("GET /api/batches?limit=50&name=nightly&state=failed", "200 OK", JSON, &list);
     let said = run(&mut stub.longshore(&["batches", "--name", "nightly", "--state", "failed"]));
     assert_eq!(said.code, 0, "{said:?}");
     assert!(
-        said.out.lines().nth(1).is_some_and(|row| row.contains("nightly  failed  10/10")),
+        said.out.lines().nth(1).is_some_and(|row| row.contains("nightly  extract and others  failed  10/10")),
         "{}",
         said.out
     );
@@ -210,6 +211,11 @@ async fn a_batch_with_too_many_failures_is_cancelled_and_its_end_is_an_event() {
     assert_eq!(code, 1, "{said}");
     let batch = api.get("/api/batches/1").await;
     assert_eq!(batch["state"], "failed", "{batch}");
+    assert_eq!(
+        (&batch["definition"], &batch["definitions_differ"]),
+        (&"failing".into(), &().into()),
+        "{batch}"
+    );
     let count = |state: &str| batch["counts"][state].as_u64().unwrap();
     // One slot and its backlog may have begun more than those that had failed.
     assert!((3..20).contains(&count("failed")), "{batch}");
@@ -220,7 +226,7 @@ async fn a_batch_with_too_many_failures_is_cancelled_and_its_end_is_an_event() {
     assert!(said.contains("failed (stopped)"), "{said}");
     assert!(said.contains("max_failures was reached: members that had not started were cancelled"), "{said}");
     let (_, listed) = cli(&cluster, &["batches"]);
-    assert!(listed.contains("failed (stopped)"), "{listed}");
+    assert!(listed.contains("failing     failed (stopped)"), "{listed}");
     let events = api.get_bytes("/api/events?batch=1&kind=batch.*&tail=10&follow=0").await;
     let events = String::from_utf8(events).unwrap();
     assert!(events.contains("\"batch.accepted\"") && events.contains("\"batch.ended\""), "{events}");

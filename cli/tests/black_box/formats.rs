@@ -45,7 +45,7 @@ fn wide_jobs_and_definitions_show_more() {
     let definition = format!(
         r#"[{{"name":"resize","revision":"5c1e","enabled":true,"runtime":"docker","description":"{long}"}}]"#
     );
-    stub.on("GET /api/definitions", "200 OK", JSON, &definition);
+    stub.on("GET /api/definitions?last_ended=1", "200 OK", JSON, &definition);
     let said = |arguments: &[&str]| run(&mut stub.longshore(arguments)).out;
     let wide = said(&["ls", "-o", "wide"]);
     assert!(wide.contains("2026-03-01T09:30:00.000Z") && wide.contains("team=red"), "{wide}");

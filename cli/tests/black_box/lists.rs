@@ -133,7 +133,7 @@ fn definition_values_are_formatted_for_people() {
 fn definitions_are_filtered_by_tag() {
     let stub = Stub::new();
     let list = r#"[{"name":"resize","revision":"5c1e","enabled":true,"runtime":"docker"}]"#;
-    stub.on("GET /api/definitions?tag=nightly", "200 OK", JSON, list);
+    stub.on("GET /api/definitions?last_ended=1&tag=nightly", "200 OK", JSON, list);
     let said = run(&mut stub.longshore(&["definitions", "--tag", "nightly"]));
     assert_eq!((said.code, said.out.lines().count()), (0, 2), "{said:?}");
 }

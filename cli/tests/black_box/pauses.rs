@@ -217,7 +217,7 @@ async fn a_refused_end_of_a_pause_names_the_field() {
         ("--for", "0s", "for: \"0s\" is not a duration from 1s to 366d"),
         ("--for", "500d", "for: \"500d\" is not a duration from 1s to 366d"),
         ("--until", "2020-01-01T00:00Z", "until: \"2020-01-01T00:00Z\" has passed"),
-        ("--until", "tomorrow", "until: \"tomorrow\" is not an instant"),
+        ("--until", "tomorrow", "--until: \"tomorrow\" is no time; write 18:30"),
     ] {
         let refused = running.run_cli(&["pause", "plain", flag, value]);
         assert!(refused.code == 2 && refused.err.contains(said), "{refused:?}");

@@ -69,12 +69,17 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
     let load = api.get("/api/jobs/7").await;
     assert_eq!((&load["retry_of"], &load["name"]), (&json!(3), &json!("load")));
     let ends = json!([
-        {"job": 1, "name": "extract", "state": "succeeded", "exit_code": 0, "result": {"rows": 3}},
-        {"job": 6, "name": "check", "state": "succeeded", "exit_code": 0},
+        {"job": 1, "name": "extract", "index": 0, "state": "succeeded", "exit_code": 0, "result": {"rows": 3}},
+        {"job": 6, "name": "check", "index": 1, "state": "succeeded", "exit_code": 0},
     ]);
     assert_eq!(load["result"], ends);
     let batch = api.get("/api/batches/6").await;
     assert_eq!((&batch["state"], &batch["skipped"]), (&json!("succeeded"), &json!(1)), "{batch}");
+    assert_eq!(
+        (&batch["definition"], &batch["definitions_differ"]),
+        (&json!("check"), &json!(true)),
+        "{batch}"
+    );
     let alarm =
         json!([{"name": "extract"}, {"name": "alarm", "after": [{"name": "extract", "outcome": "failed"}]}]);
     fs::write(&file, alarm.to_string()).unwrap();

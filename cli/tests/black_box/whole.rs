@@ -12,22 +12,29 @@ use crate::stub::{CliOutput, longshore, run};
 struct Dev {
     process: Child,
     url: String,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Dev {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("jobs.yaml"), JOBS_FILE).unwrap();
+        std::fs::create_dir(directory.path().join("secrets")).unwrap();
+        std::fs::write(directory.path().join("secrets/word"), "sesame").unwrap();
         let mut command =
             longshore(&["dev", "--listen", "127.0.0.1:0", "--no-docker", "--allow-fake", "--allow-process"]);
+        command.args(flags);
         command.current_dir(directory.path()).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
         let url = lines.find_map(|line| Some(line.split_once("listening on ")?.1.to_owned())).unwrap();
         // Later log lines must not block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
-        let dev = Self { process, url, _directory: directory };
+        let dev = Self { process, url, directory };
         dev.until_said(&["workers"], " ready ");
         dev
     }
@@ -164,6 +171,16 @@ fn run_wait_prints_that_the_job_was_cancelled() {
     assert_eq!(waiting.wait().unwrap().code(), Some(143));
     let second = run(&mut dev.longshore(&["cancel", "1"]));
     assert_eq!((second.code, second.out.as_str()), (0, "job 1 is cancelled\n"), "{second:?}");
+}
+
+#[test]
+fn dev_has_secrets_and_reads_a_changed_jobs_file_again() {
+    let dev = Dev::start_with(&["--secrets-dir", "secrets"]);
+    let changed = "jobs: { knock: { runtime: process, command: [sh, -c, 'test $W = sesame'], environment: { W: { secret: word } } } }\n";
+    std::fs::write(dev.directory.path().join("jobs.yaml"), changed).unwrap();
+    dev.until_said(&["definitions", "-o", "name"], "knock");
+    let ran = run(&mut dev.longshore(&["run", "knock", "--wait"]));
+    assert_eq!(ran.code, 0, "{ran:?}");
 }
 
 #[test]

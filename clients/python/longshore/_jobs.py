@@ -27,8 +27,8 @@ class Jobs(Base):
         after: After = (), workers: Optional[Sequence[Union[str, int]]] = None,
         requires: Union[Mapping[str, Any], Sequence[str], str, None] = None, wait: Wait = False,
     ) -> Job:  # fmt: skip
-        """Makes a job, but no second one when a connection breaks. `key` is its unique key. It starts `after` other jobs,
-        or after a whole batch: `after=[12, {"job": 13, "outcome": "failed"}, {"batch": 100, "outcome": "ended"}]`."""
+        """Makes a job, but no second one when a connection breaks. `key` is its unique key: one job that has it may be live.
+        It starts `after` other jobs, or after a whole batch: `after=[12, {"job": 13, "outcome": "failed"}, {"batch": 100, "outcome": "ended"}]`."""
         fields: Dict[str, Any] = {"params": params, "environment": environment, "args": args, "input": input, "after": after}
         fields.update(priority=priority, timeout=timeout, delay=delay, run_at=run_at, labels=labels, key=key)
         fields.update(workers=workers, requires=requires)

@@ -48,9 +48,10 @@ class Operations(Base):
         path, choice = f"/api/workers/{self._number(worker):d}/drain", query(deadline=duration(deadline))
         return cast(Worker, self._send("POST", path, choice, {"reason": reason}))
 
-    def definitions(self, *, tag: Optional[str] = None) -> List[Definition]:
-        """The definitions of jobs.yaml, or those with a tag."""
-        return cast("List[Definition]", self._get("/api/definitions", query(tag=tag)))
+    def definitions(self, *, tag: Optional[str] = None, last_ended: bool = False) -> List[Definition]:
+        """The definitions of jobs.yaml, or those with a tag; each with its `last_ended` job if you ask for it."""
+        choice = query(tag=tag, last_ended=1 if last_ended else None)
+        return cast("List[Definition]", self._get("/api/definitions", choice))
 
     def definition(self, name: str) -> Definition:
         """One definition, with its `waiting` jobs by reason, `pauses`, `schedules`, `limits` and `last_ended` job."""

@@ -45,8 +45,8 @@ Batch = TypedDict("Batch", {
 
 # A batch. `failures`, `outcomes` and `dependents` are only in the answer about one batch.
 BatchStatus = TypedDict("BatchStatus", {
-    "id": int, "name": str, "state": str, "created_at": str, "ended_at": str, "submitted_by": str, "count": int,
-    "counts": "dict[str, int]", "progress": float, "eta": str, "max_failures": int, "max_failures_reached": bool,
+    "id": int, "name": str, "definition": str, "definitions_differ": bool, "state": str, "created_at": str, "ended_at": str,
+    "submitted_by": str, "count": int, "counts": "dict[str, int]", "progress": float, "eta": str, "max_failures": int, "max_failures_reached": bool,
     "concurrency": int, "retry_of": int, "retried_as": int, "removed": int, "skipped": int,
     "failures": "list[Job]", "outcomes": "dict[str, int]", "dependents": "list[Dependency]",
 }, total=False)  # fmt: skip

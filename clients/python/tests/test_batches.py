@@ -24,7 +24,7 @@ class Batches(ClusterCase):
         self.assertEqual((ended["counts"]["succeeded"], ended["progress"]), (5, 1.0))
         self.assertEqual(len([*self.client.jobs(label="of=five")]), 5)
         (found,) = self.client.batches(name="five", state=["succeeded", "failed"])
-        self.assertEqual(found["id"], batch["batch"])
+        self.assertEqual((found["id"], found["definition"]), (batch["batch"], "quick"))
         self.assertGreaterEqual(len([*self.client.batches(page_size=1)]), 1)
 
     def test_a_job_for_each_of_an_iterable_of_parameters(self) -> None:

@@ -42,10 +42,15 @@ pub struct WorkerRow {
 }
 
 impl WorkerRow {
+    /// The server recalls what the worker has not begun: it is cordoned. One that drains gives its backlog back by itself.
+    pub(crate) const fn recalls_backlog(&self) -> bool {
+        self.cordoned && self.drain.is_none()
+    }
+
     /// Cordons the worker.
     pub(crate) fn set_cordon(&mut self, cordon: Intervention) {
         self.cordoned = true;
-        self.cordon = Some(Intervention::followed_by(self.cordon.take(), cordon));
+        self.cordon = Some(cordon.after(self.cordon.take()));
     }
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn expire(scheduler: &mut Scheduler, now: Now, id: JobId) {
     attempt_end::end_unheld(scheduler, now, id, State::Expired, String::from(reason));
 }
 
-/// Sends Recall for a job that must not start any more: it has expired, or it is paused. The worker releases the attempt unless it has already
+/// Sends Recall for a job that must not start there any more: it has expired, it is paused, or its worker is cordoned. The worker releases the attempt unless it has already
 /// begun to prepare it.
 pub(crate) fn recall(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(attempt) = scheduler.jobs.get(&id).and_then(Job::attempt) else { return };

@@ -4,11 +4,11 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use protocol::{Now, Order, WorkerId};
+use protocol::{JobId, Now, Order, WorkerId};
 
 use crate::core::Scheduler;
 use crate::fleet::health::Health;
-use crate::handlers::{drain, forget, revoke};
+use crate::handlers::{drain, expire, forget, revoke};
 use crate::ids::Ticket;
 use crate::input::Operation;
 use crate::origin::Intervention;
@@ -27,6 +27,7 @@ pub(crate) fn operate(
         return;
     };
     let before = worker.settings();
+    let is_cordon = matches!(operation, Operation::Cordon(_));
     match operation {
         Operation::Cordon(origin) => worker.row.set_cordon(Intervention::at(now, origin)),
         Operation::Uncordon => {
@@ -83,7 +84,21 @@ pub(crate) fn operate(
     scheduler.fleet.reclassify_known(id);
     scheduler.fleet.refresh(id);
     scheduler.fleet.mark_capacity_grown(id);
+    if is_cordon {
+        recall_backlog(scheduler, now, id);
+    }
     scheduler.reply(ticket, Answer::Done);
+}
+
+/// A cordoned worker starts nothing new: it gives back the attempts in its backlog that it has not begun to prepare.
+fn recall_backlog(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
+    let Some(worker) = scheduler.fleet.worker(id).filter(|worker| worker.row.recalls_backlog()) else {
+        return;
+    };
+    let prefetched: Vec<JobId> = worker.holdings.prefetched.iter().map(|key| key.job()).collect();
+    for job in prefetched {
+        expire::recall(scheduler, now, job);
+    }
 }
 
 /// Applies changes to a list of labels.

@@ -178,15 +178,23 @@ fn update_from_phase(
     }
     if let Some(cause) = stopping {
         scheduler.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
-    } else if prefetched && scheduler.jobs.get(&job).is_some_and(|job| may_not_start(scheduler, now, job)) {
+    } else if prefetched && may_not_start(scheduler, now, id, job) {
         expire::recall(scheduler, now, job);
     }
 }
 
-/// An attempt of this job that has not begun is recalled: the job has waited for too long, or is paused. Its worker has its secrets already.
-fn may_not_start(scheduler: &Scheduler, now: Now, job: &Job) -> bool {
+/// An attempt of this job that has not begun is recalled: the job has waited for too long, or is paused, or its worker is cordoned. Its worker has
+/// its secrets already.
+fn may_not_start(scheduler: &Scheduler, now: Now, worker: WorkerId, job: JobId) -> bool {
+    let Some(job) = scheduler.jobs.get(&job) else { return false };
     let definition = scheduler.definitions.at(job.definition);
-    job.has_expired(now.utc) || definition.is_some_and(|definition| scheduler.pauses.hold_back(definition))
+    job.has_expired(now.utc)
+        || recalls_backlog(scheduler, worker)
+        || definition.is_some_and(|definition| scheduler.pauses.hold_back(definition))
+}
+
+fn recalls_backlog(scheduler: &Scheduler, worker: WorkerId) -> bool {
+    scheduler.fleet.worker(worker).is_some_and(|worker| worker.row.recalls_backlog())
 }
 
 /// The state of the start that a worker reports by this phase.
@@ -207,6 +215,7 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
     let Some(attempt) = live.attempt() else { return };
     let (token, started_at) = (attempt.token(job), attempt.started_at());
     let is_too_old = is_too_old(scheduler, attempt.worker, live.definition);
+    let is_cordoned = recalls_backlog(scheduler, attempt.worker);
     if started_at.is_some() || (attempt.start == StartState::Announced && attempt.stopping.is_none()) {
         attempt_end::close(
             scheduler,
@@ -222,13 +231,14 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
         let closed =
             ClosedAttempt { outcome, ..ClosedAttempt::lost(now, token, None, "stopped before it started") };
         attempt_end::close(scheduler, now, job, closed);
-    } else if has_expired || held_back.is_some() || is_too_old {
+    } else if has_expired || held_back.is_some() || is_cordoned || is_too_old {
         let message = match held_back {
             _ if has_expired => "given back: it had waited for too long when its worker came back without it",
             Some(PendingReason::SecretsMissing) => {
                 "given back: its secrets were missing when its worker came back without it"
             }
             Some(_) => "given back: its definition was paused when its worker came back without it",
+            None if is_cordoned => "given back: its worker was cordoned, and came back without it",
             None => "given back: its worker came back with a version of Longshore that is too old for it",
         };
         let lost = ClosedAttempt::lost(now, token, None, message);

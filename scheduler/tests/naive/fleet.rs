@@ -234,6 +234,7 @@ impl Model {
     pub(super) fn operate(&mut self, ticket: Ticket, id: WorkerId, operation: Operation) {
         let now = self.now.utc;
         let is_busy = !self.held(id).is_empty();
+        let is_cordon = matches!(operation, Operation::Cordon(_));
         let answer = match self.worker_mut(id) {
             None => Answer::Rejected(Rejection::UnknownWorker),
             Some(worker) => match operation {
@@ -287,6 +288,13 @@ impl Model {
                 Operation::StopUnmanaged(_) => unreachable!("nobody does that on a walk"),
             },
         };
+        let sits = |job: &u64| self.job(*job).and_then(Job::attempt).is_some_and(|it| it.in_backlog);
+        let sitting: Vec<u64> = self.held(id).into_iter().filter(sits).collect();
+        for job in sitting.into_iter().filter(|_| is_cordon) {
+            if self.is_on_a_cordoned_worker(job) {
+                self.ask_back(job);
+            }
+        }
         self.say(format!("reply {}: {answer:?}", ticket.0));
     }
 

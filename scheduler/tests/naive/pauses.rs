@@ -84,13 +84,23 @@ impl Model {
 
     /// An attempt of this job that has not begun is asked back. Its worker has its secrets already.
     pub(super) fn may_not_stay(&self, job: u64) -> bool {
-        let job = self.job(job).expect("it is held");
-        job.expires.is_some_and(|at| at <= self.now.utc) || self.is_paused(&job.definition)
+        let held = self.job(job).expect("it is held");
+        held.expires.is_some_and(|at| at <= self.now.utc)
+            || self.is_paused(&held.definition)
+            || self.is_on_a_cordoned_worker(job)
+    }
+
+    /// Its worker is cordoned and does not drain: that would give it back by itself.
+    pub(super) fn is_on_a_cordoned_worker(&self, job: u64) -> bool {
+        let attempt = self.job(job).and_then(Job::attempt).expect("it is held");
+        self.worker(attempt.worker).is_some_and(|worker| worker.cordoned && worker.drain.is_none())
     }
 
     /// An attempt of this job is not sent again.
     pub(super) fn may_not_start(&self, job: u64) -> bool {
-        let job = self.job(job).expect("it is held");
-        job.expires.is_some_and(|at| at <= self.now.utc) || self.is_on_hold(&job.definition)
+        let held = self.job(job).expect("it is held");
+        held.expires.is_some_and(|at| at <= self.now.utc)
+            || self.is_on_hold(&held.definition)
+            || self.is_on_a_cordoned_worker(job)
     }
 }

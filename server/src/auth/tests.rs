@@ -215,7 +215,7 @@ fn a_lock_out_is_audited_with_its_address_and_counted() {
     let access = access().api_token("secret").report_lock_outs(Arc::clone(&audit), Arc::clone(&metrics));
     let counted = || {
         let snapshot = scheduler::snapshot::Snapshot::default();
-        let text = metrics.scrape(&crate::metrics::ScrapeFacts {
+        let facts = crate::metrics::ScrapeFacts {
             snapshot: &snapshot,
             now: Timestamp(0),
             event_readers: 0,
@@ -227,7 +227,8 @@ fn a_lock_out_is_audited_with_its_address_and_counted() {
             certificate_expires: None,
             token_expires: None,
             last_backup: None,
-        });
+        };
+        let text = metrics.scrape(&facts, crate::metrics::MetricsFormat::OpenMetrics);
         text.lines().any(|line| line == "longshore_address_lock_outs_total 1")
     };
     for guess in 0..10 {

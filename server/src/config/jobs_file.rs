@@ -125,11 +125,17 @@ pub fn parse_text(text: JobsText, path: &Path, environment: &Environment) -> Res
 }
 
 /// Reads the text of jobs files that somebody else than the server's operator may have written. They may take variables and environment
-/// files from the server only as the present file or files at `path` do. Blocks on the disk.
+/// files from the server only as the present file or files at `path` do, or the text that was accepted last: the present file may be the
+/// faulty one that they are to replace. Blocks on the disk.
 ///
 /// # Errors
-/// As [`load`], and a fault for each other reference.
-pub fn parse_proposed(text: JobsText, path: &Path, environment: &Environment) -> Result<LoadedFile, Faults> {
+/// As [`load`], and a fault for each other reference; with such a one nothing is taken from the server at all.
+pub fn parse_proposed(
+    text: JobsText,
+    path: &Path,
+    accepted: Option<&JobsText>,
+    environment: &Environment,
+) -> Result<LoadedFile, Faults> {
     let text = if path.is_dir() { text.into_directory() } else { text };
     let place = match &text {
         JobsText::Directory(_) if !path.is_dir() => path.parent().unwrap_or(Path::new("")),
@@ -138,7 +144,15 @@ pub fn parse_proposed(text: JobsText, path: &Path, environment: &Environment) ->
     let sources = Sources::of(&text, place);
     sources.check_length()?;
     let present = texts::read(path).map(|read| References::of(&Sources::of(&read.text, path)));
-    References::of(&sources).check(&present.unwrap_or_default(), &sources)?;
+    let accepted = accepted.map(|text| References::of(&Sources::of(text, path)));
+    let known = present.unwrap_or_default().or(accepted.unwrap_or_default());
+    if let Err(unknown) = References::of(&sources).check(&known, &sources) {
+        let without = environment.clone().without_variables().elsewhere();
+        return Err(match parse_text(text, place, &without) {
+            Ok(_) => unknown,
+            Err(others) => unknown.and(others),
+        });
+    }
     parse_text(text, place, environment)
 }
 

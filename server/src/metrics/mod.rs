@@ -4,6 +4,7 @@
 mod definitions;
 mod gauges;
 mod labels;
+mod text_format;
 
 use std::borrow::Cow;
 use std::sync::Mutex;
@@ -293,17 +294,29 @@ impl Metrics {
         self.request_time.get_or_create(&[("route", route)]).observe(took.as_secs_f64());
     }
 
-    /// All metrics in the text format of OpenMetrics.
+    /// All metrics in this format.
     #[must_use]
-    pub fn scrape(&self, facts: &ScrapeFacts<'_>) -> String {
+    pub fn scrape(&self, facts: &ScrapeFacts<'_>, format: MetricsFormat) -> String {
         let _one_at_a_time = self.scrape.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let quarantined = self.quarantined.load(std::sync::atomic::Ordering::Relaxed);
         self.gauges.set(facts, self.oldest_due(), quarantined);
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
-        text
+        match format {
+            MetricsFormat::OpenMetrics => text,
+            MetricsFormat::Text => text_format::from_open_metrics(&text),
+        }
     }
+}
+
+/// The format of a scrape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsFormat {
+    /// The text format 0.0.4 of Prometheus, which every reader knows.
+    Text,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
 }
 
 /// From a tenth of a second to a day.

@@ -41,6 +41,11 @@ impl AcceptedFile<'_> {
         Ok((normalized(&copy.path) == normalized(&path)).then_some(Self { path, ..copy }))
     }
 
+    /// The text of the copy.
+    pub(crate) fn into_text(self) -> JobsText {
+        self.text.into_owned()
+    }
+
     /// Parses the copy. Environment files are looked up where the original is. Blocks on the disk.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ mod audit;
 mod expected;
 mod faults;
 pub(crate) mod pauses;
+mod reloaded;
 mod removed;
 pub(crate) mod start;
 mod watch;
@@ -17,13 +18,14 @@ use protocol::order::Intervals;
 use protocol::{Revision, Timestamp};
 use tokio::sync::{Mutex, Notify};
 
+use accepted::AcceptedFile;
 pub use expected::Expected;
 use faults::log_faults;
 pub(crate) use faults::position;
+pub use reloaded::Reloaded;
 
-use crate::auth::audit::note;
 use crate::auth::records::AccessRecords;
-use crate::catalogue::{Catalogue, Definitions, Entry};
+use crate::catalogue::{Catalogue, Definitions};
 use crate::clock;
 use crate::config::jobs_file::{self, Environment, Faults, JobsText, LoadedFile, MailSupport};
 use crate::config::{FaultyJobsFile, RemovedDefinitions};
@@ -65,35 +67,6 @@ pub struct Refusal {
     pub at: Timestamp,
     /// A start would fail for the same faults.
     pub blocks_start: bool,
-}
-
-/// The effect of a reload.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reloaded {
-    /// Number of definitions afterwards.
-    pub definitions: usize,
-    /// Revision of the whole set afterwards.
-    pub revision: Revision,
-    /// Names of new definitions.
-    pub added: Vec<String>,
-    /// Names of definitions with another revision.
-    pub changed: Vec<String>,
-    /// Names of definitions that are gone.
-    pub removed: Vec<String>,
-    /// Warnings of the file, with their position.
-    pub warnings: Vec<String>,
-}
-
-impl Reloaded {
-    /// The difference in words; nothing if there is none.
-    #[must_use]
-    pub fn changes(&self) -> Option<String> {
-        note::changes([
-            ("added", self.added.iter().collect()),
-            ("changed", self.changed.iter().collect()),
-            ("removed", self.removed.iter().collect()),
-        ])
-    }
 }
 
 /// Definitions that a reload would bring.
@@ -276,7 +249,7 @@ impl Reloader {
         let (file, environment) = (self.jobs_file.clone(), self.environment_source());
         let is_valid = move || {
             let Ok((environment, _)) = environment() else { return false };
-            let copy = accepted::AcceptedFile::read(&data_dir, &file).ok().flatten();
+            let copy = AcceptedFile::read(&data_dir, &file).ok().flatten();
             copy.is_some_and(|copy| copy.load(&environment).is_ok())
         };
         tokio::task::spawn_blocking(is_valid).await.unwrap_or(false)
@@ -320,7 +293,7 @@ impl Reloader {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
-        let reloaded = Reloaded { warnings, ..difference(&self.catalogue.current(), &definitions) };
+        let reloaded = Reloaded { warnings, ..Reloaded::between(&self.catalogue.current(), &definitions) };
         // The engine first: a reader of the new catalogue may submit a new definition to the engine at once.
         self.engine.define(Arc::new(definitions.clone()))?;
         self.catalogue.replace(definitions);
@@ -343,11 +316,17 @@ impl Reloader {
     /// Reads definitions under the present policy. A set of another revision than the expected one is refused.
     async fn read(&self, source: Source, expected: Option<Revision>) -> Result<NewSet, ReloadError> {
         let (file, environment) = (self.jobs_file.clone(), self.environment_source());
+        let data_dir = self.data_dir.clone();
         let read = move || {
             let (environment, policy) = environment()?;
             let loaded = match source {
                 Source::File => jobs_file::load(&file, &environment),
-                Source::Proposed(text) => jobs_file::parse_proposed(text, &file, &environment),
+                Source::Proposed(text) => {
+                    let copy =
+                        data_dir.and_then(|data_dir| AcceptedFile::read(&data_dir, &file).ok().flatten());
+                    let accepted = copy.map(AcceptedFile::into_text);
+                    jobs_file::parse_proposed(text, &file, accepted.as_ref(), &environment)
+                }
             };
             let loaded = loaded.and_then(LoadedFile::require_jobs).map_err(ReloadError::Faults)?;
             let warnings =
@@ -380,21 +359,4 @@ enum Source {
     File,
     /// The text of a caller.
     Proposed(JobsText),
-}
-
-fn difference(before: &Definitions, after: &Definitions) -> Reloaded {
-    let name = |entry: &Arc<Entry>| entry.definition.name.clone();
-    let is_in = |definitions: &Definitions, name: &str| definitions.find(name).is_some();
-    Reloaded {
-        definitions: after.iter().count(),
-        revision: after.revision(),
-        added: after.iter().map(name).filter(|name| !is_in(before, name)).collect(),
-        changed: after
-            .iter()
-            .filter(|entry| before.find(&entry.definition.name).is_some_and(|old| old.differs_from(entry)))
-            .map(name)
-            .collect(),
-        removed: before.iter().map(name).filter(|name| !is_in(after, name)).collect(),
-        warnings: Vec::new(),
-    }
 }

@@ -13,6 +13,10 @@ pub struct BatchRow {
     pub first: JobId,
     /// Its name.
     pub name: Option<String>,
+    /// The definition of the first member, or of another one if that is not kept any more.
+    pub definition: Option<String>,
+    /// The last member has another definition. Those between are not looked at.
+    pub definitions_differ: bool,
     /// When it was accepted.
     pub created_at: Timestamp,
     /// The name of the requester, if it is known: that of its members.

@@ -89,7 +89,7 @@ fn describe_close(close: Option<&Close>, is_draining: bool) -> (bool, String) {
             (true, "worker reconnected: this session is replaced".to_owned())
         }
         Some(close) if close.code == close::SILENT.code => {
-            (false, "worker unreachable: no message within its lease".to_owned())
+            (false, "worker disconnected: no message for too long".to_owned())
         }
         Some(close) => (false, format!("a worker's session was closed: {}", close.reason)),
     }
@@ -108,7 +108,7 @@ mod tests {
         let (is_well, why) = told(None, true);
         assert!(!is_well && why.contains("the connection broke"), "{why}");
         let (is_well, why) = told(Some(close::SILENT.plain()), false);
-        assert!(!is_well && why.contains("unreachable"), "{why}");
+        assert!(!is_well && why.contains("no message for too long"), "{why}");
         let (is_well, why) = told(Some(close::MALFORMED.with_reason("an empty name")), false);
         assert!(!is_well && why.contains("malformed") && why.contains("an empty name"), "{why}");
     }

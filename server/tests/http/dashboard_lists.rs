@@ -111,6 +111,7 @@ async fn the_bar_of_a_batch_shows_what_became_of_its_members() {
             "<a class=\"bad\" href=\"/jobs?batch=1&#38;state=failed%2Cexpired%2Clost\">1 failed</a>",
             "<span>5 wait</span>",
             "4 of 10 members have ended",
+            "<dt>Definition</dt><dd><a href=\"/definitions/resize\">resize</a></dd>",
         ],
     );
 }
@@ -153,4 +154,22 @@ async fn a_caller_sees_whose_token_it_is() {
     assert_eq!(caller, serde_json::json!({"login": "none", "role": "admin", "definitions": []}));
     all_say(&open.get("/account").await.body, &["this server needs no token"]);
     assert!(!open.get("/jobs").await.body.contains("/account"));
+}
+
+#[tokio::test]
+async fn a_list_offers_only_what_fits_the_states_that_it_shows() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    for (state, offered) in [
+        ("queued", &["cancel"][..]),
+        ("queued,failed", &["cancel", "retry"]),
+        ("queued,running", &["cancel", "release"]),
+        ("", &["cancel", "retry", "release"]),
+    ] {
+        let page = server.get(&format!("/jobs?name=resize&state={state}")).await.body;
+        for verb in ["cancel", "retry", "release"] {
+            let button = format!("<button name=\"verb\" value=\"{verb}\"");
+            assert_eq!(page.contains(&button), offered.contains(&verb), "{verb} of {state}");
+        }
+    }
 }

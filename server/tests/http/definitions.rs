@@ -23,6 +23,26 @@ async fn definitions_are_shown_without_their_values() {
 }
 
 #[tokio::test]
+async fn a_list_has_the_job_of_each_definition_that_ended_last_if_it_is_asked_for() {
+    let server = Server::start().await;
+    for (query, is_shown) in [("?last_ended=1", true), ("?last_ended=0", false), ("", false)] {
+        let list = server.get(&format!("/api/definitions{query}")).await.json();
+        let mut shown = 0;
+        for definition in list.as_array().unwrap() {
+            let one = server
+                .get(&format!("/api/definitions/{}", definition["name"].as_str().unwrap()))
+                .await
+                .json();
+            let expected = if is_shown { &one["last_ended"] } else { &serde_json::Value::Null };
+            assert_eq!(&definition["last_ended"], expected, "{query}");
+            shown += usize::from(!expected.is_null());
+        }
+        assert_eq!(shown > 0, is_shown, "{query}");
+    }
+    server.get("/api/definitions?last_ended=yes").await.is_problem(400, "invalid_query");
+}
+
+#[tokio::test]
 async fn a_definition_is_shown_with_all_that_is_in_force() {
     let server = Server::start().await;
     let file = r#"

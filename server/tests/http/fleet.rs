@@ -181,7 +181,7 @@ async fn health_and_version_are_served() {
     assert_eq!(server.get("/readyz").await.body, "ready\n");
     server.storage.note(0, 1 << 40);
     let low = server.get("/readyz").await.body;
-    assert_eq!(low, "ready\nwarning: storage: the disk is nearly full, new jobs are refused\n");
+    assert_eq!(low, "ready\nwarning: storage: the disk is nearly full, submissions are refused\n");
     assert_eq!(server.get("/version").await.json()["name"], "longshore");
     let page = server.get("/problems/unknown_job").await;
     assert!(page.body.starts_with("# unknown_job"), "{page:?}");

@@ -64,6 +64,7 @@ echo '127.0.0.1 jobs.test' >>/etc/hosts
 longshore-setup worker /tmp/revoked.tar 2>/dev/null && fail "a revoked file for workers was accepted"
 [ ! -e /etc/longshore/worker.yaml.before-setup ] || fail "a refused file has configured the worker"
 longshore-setup worker /etc/longshore/worker-join.tar
+expect "$(longshore doctor --config /etc/longshore/worker.yaml | grep -c '^ok *\(settings\|token\) ')" 2 "findings of the doctor about the worker"
 for file in /etc/longshore/tls/server-key.pem /var/lib/longshore/admin.token; do
   expect "$(stat -c '%U %a' $file)" 'longshore 600' "owner and mode of $file"
 done

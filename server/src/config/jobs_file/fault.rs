@@ -233,6 +233,15 @@ impl Faults {
         Self { list: vec![fault], more: 0 }
     }
 
+    /// These faults and others of the same files.
+    pub(super) fn and(mut self, others: Self) -> Self {
+        self.list.extend(others.list);
+        self.list.sort_by_key(|fault| fault.at);
+        let surplus = self.list.len().saturating_sub(FAULTS_MAX);
+        self.list.truncate(FAULTS_MAX);
+        Self { more: self.more + others.more + surplus, ..self }
+    }
+
     /// The number of all faults, also of those that are not listed.
     #[must_use]
     pub fn count(&self) -> usize {

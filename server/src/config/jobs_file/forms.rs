@@ -155,7 +155,13 @@ fn finish(job: Job, at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> 
             "secrets" => &["secrets", "environment"],
             key => &[key.split('.').next().unwrap_or(key)],
         };
-        let text = match parts.iter().any(|part| scope.has_variable(part)) {
+        let has_variable = parts.iter().any(|part| scope.has_variable(part));
+        // The fault of an image that is missing or misspelt says enough.
+        let has_no_value = violation.key == "image" && definition.container.image.is_empty();
+        if has_no_value || has_variable && reader.environment.is_elsewhere() {
+            continue;
+        }
+        let text = match has_variable {
             true => format!(
                 "the job {job}: {}: a value with a variable is not allowed (rule {} of the server's policy)",
                 violation.key, violation.rule

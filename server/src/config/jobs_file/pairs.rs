@@ -53,6 +53,9 @@ pub(super) fn environment(scope: Scope<'_>, reader: &mut Reader<'_>) -> Variable
 fn read_files(node: Option<&Node>, variables: &mut BTreeMap<String, VariableValue>, reader: &mut Reader<'_>) {
     let Some(node) = node else { return };
     for (at, file) in reader.texts(node) {
+        if reader.environment.is_elsewhere() {
+            continue;
+        }
         read_file(at, &file, variables, reader);
     }
 }

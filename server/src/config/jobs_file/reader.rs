@@ -329,6 +329,11 @@ impl<'a> Reader<'a> {
 
     pub(super) fn substitute(&mut self, at: Position, text: &str) -> Option<String> {
         let replaced = substitute::replace(text, self.environment).map(Cow::into_owned);
+        if self.environment.is_elsewhere()
+            && replaced.as_ref().is_err_and(|it| it.code == Code::UnsetVariable)
+        {
+            return None;
+        }
         let replaced = self.accept(at, replaced)?;
         if text.contains("${") {
             self.substituted.insert(at, text.to_owned());

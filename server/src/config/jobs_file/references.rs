@@ -76,13 +76,19 @@ impl References {
         }
     }
 
-    /// Checks that `present` has all these references.
+    /// These references and others.
+    pub(super) fn or(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+
+    /// Checks that `known` has all these references.
     ///
     /// # Errors
     /// A fault for each that it has not. It names the key and what is taken.
-    pub(super) fn check(&self, present: &Self, sources: &Sources<'_>) -> Result<(), Faults> {
+    pub(super) fn check(&self, known: &Self, sources: &Sources<'_>) -> Result<(), Faults> {
         let mut collector = Collector::new(sources);
-        let news = self.0.iter().filter(|(reference, _)| !present.0.contains_key(*reference));
+        let news = self.0.iter().filter(|(reference, _)| !known.0.contains_key(*reference));
         for (reference, first) in news {
             let (taken, key) = (quoted(&first.taken), quoted(reference.key.trim_start_matches('.')));
             let same = match reference.rules {

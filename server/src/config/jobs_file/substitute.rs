@@ -19,6 +19,8 @@ pub struct Environment {
     secrets: SecretNames,
     policy: Arc<Policy>,
     mail: MailSupport,
+    /// The file is checked away from its server.
+    is_elsewhere: bool,
 }
 
 /// Knowledge of the server's e-mail.
@@ -78,6 +80,22 @@ impl Environment {
         Self { mail, ..self }
     }
 
+    /// Leaves out what only the server can know: values with variables that are unset here, and environment files.
+    #[must_use]
+    pub fn elsewhere(self) -> Self {
+        Self { is_elsewhere: true, ..self }
+    }
+
+    /// Without the variables.
+    #[must_use]
+    pub(super) fn without_variables(self) -> Self {
+        Self { variables: BTreeMap::new(), ..self }
+    }
+
+    pub(super) const fn is_elsewhere(&self) -> bool {
+        self.is_elsewhere
+    }
+
     pub(super) const fn mail(&self) -> MailSupport {
         self.mail
     }
@@ -107,6 +125,7 @@ impl FromIterator<(String, String)> for Environment {
             secrets: SecretNames::Unknown,
             policy: Arc::default(),
             mail: MailSupport::Unknown,
+            is_elsewhere: false,
         }
     }
 }
@@ -167,10 +186,8 @@ fn look_up<'e>(name: &str, environment: &'e Environment) -> Result<&'e str, Valu
         return Err(malformed(&format!("{} is not the name of a variable", quoted(name))));
     }
     environment.find(name).ok_or_else(|| {
-        let text = format!(
-            "{} is not set in the server's environment; a dollar that is meant as such is $$",
-            quoted(name)
-        );
+        let text =
+            format!("{} is not set in the environment; a dollar that is meant as such is $$", quoted(name));
         ValueFault::new(Code::UnsetVariable, text)
     })
 }

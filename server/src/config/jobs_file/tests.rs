@@ -207,3 +207,49 @@ fn defaults_that_are_copied_into_every_job_have_a_limit() {
     let with_a_fault_before = format!("versio: 1\n{text}");
     assert_eq!(codes(&with_a_fault_before), [Code::UnknownField, Code::TooLong]);
 }
+
+#[test]
+fn a_proposal_may_take_what_the_accepted_text_took_while_the_present_file_is_faulty() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("jobs.yaml");
+    let environment: Environment = [("TAG".to_owned(), "7".to_owned())].into_iter().collect();
+    let text = JobsText::File("- {name: a, image: 'app:${TAG}'}\n".to_owned());
+    std::fs::write(&path, "garbage: [").expect("written");
+    let proposed = |accepted| parse_proposed(text.clone(), &path, accepted, &environment);
+    assert!(proposed(None).expect_err("refused").to_string().contains("takes no \"${TAG}\""));
+    let loaded = proposed(Some(&text)).expect("as accepted");
+    assert_eq!(loaded.definitions[0].definition.container.image, "app:7");
+}
+
+#[test]
+fn a_refused_reference_hides_no_other_fault_and_nothing_is_taken_from_the_server() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("jobs.yaml");
+    std::fs::write(directory.path().join("a.env"), "not a pair\n").expect("written");
+    let environment: Environment = [("N".to_owned(), "seven".to_owned())].into_iter().collect();
+    let text =
+        "- {name: a, image: b, comand: c, env_file: a.env, retry: {max: '${N}'}}\n- {name: d, imag: e}\n";
+    let faults = parse_proposed(JobsText::File(text.to_owned()), &path, None, &environment).expect_err(text);
+    let found: Vec<(u32, &str)> = faults.list.iter().map(|it| (it.at.line, it.code.name())).collect();
+    let expected = [(1, "unknown_field"), (1, "unset_variable"), (1, "unset_variable"), (2, "unknown_field")];
+    assert_eq!(found, expected, "{faults}");
+}
+
+#[test]
+fn a_file_is_checked_away_from_its_server_without_what_only_the_server_knows() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("jobs.yaml");
+    let policy = directory.path().join("policy.yaml");
+    std::fs::write(&policy, "version: 1\nrules: [{images: ['app:*']}]\n").expect("written");
+    let policy = Arc::new(crate::policy::load(&policy).expect("a policy"));
+    let known = [("TAG".to_owned(), "7".to_owned())];
+    let environment = known.into_iter().collect::<Environment>().with_policy(policy).elsewhere();
+    let text = "- {name: a, image: 'app:${TAG}', env_file: absent.env, environment: {PW: '${PW}', X: y}}\n\
+                - {name: b, image: '${IMAGE}', timeout: '${TIMEOUT}'}\n";
+    let loaded = parse(text, &path, &environment).expect("valid");
+    let container = &loaded.definitions[0].definition.container;
+    assert_eq!((&*container.image, container.environment.len()), ("app:7", 1));
+    let faults =
+        parse("- {name: a, image: '${IMAGE}', timeout: soon}\n", &path, &environment).expect_err("one fault");
+    assert_eq!(faults.count(), 1, "{faults}");
+}

@@ -24,6 +24,7 @@ pub(crate) async fn list(
 ) -> Result<([(HeaderName, String); 1], Json<Vec<shapes::Definition>>), Problem> {
     let mut query = Query::of(&uri)?;
     let tag = query.text("tag")?;
+    let with_last_ended = query.switch("last_ended")?;
     query.finish()?;
     let definitions = state.services.catalogue.current();
     let revision = definitions.revision().to_string();
@@ -39,8 +40,29 @@ pub(crate) async fn list(
     for (shown, entry) in shown.iter_mut().zip(fitting) {
         shown.next_fire_at = stored.next_fire(&entry.definition);
     }
+    if with_last_ended {
+        add_last_ended(&state, &mut shown).await?;
+    }
     Ok(([(DEFINITIONS_REVISION, revision)], Json(shown)))
 }
+
+/// Adds the job that ended last to each definition.
+async fn add_last_ended(state: &AppState, shown: &mut [shapes::Definition]) -> Result<(), Problem> {
+    for part in shown.chunks_mut(LAST_ENDED_PER_READ) {
+        let names: Vec<String> = part.iter().map(|definition| definition.name.clone()).collect();
+        let last: Vec<_> = state
+            .read(move |archive| names.iter().map(|name| archive.last_ended(name)).collect::<Result<_, _>>())
+            .await?;
+        let presenter = state.presenter();
+        for (definition, last) in part.iter_mut().zip(last) {
+            definition.last_ended = last.map(|row| presenter.job(row));
+        }
+    }
+    Ok(())
+}
+
+/// Definitions whose last job is read in one turn, so that other reads have theirs between.
+const LAST_ENDED_PER_READ: usize = 256;
 
 /// The header with the revision of all definitions. It is no `ETag`: the body also has what waits, and the next slots.
 const DEFINITIONS_REVISION: HeaderName = HeaderName::from_static("longshore-definitions-revision");

@@ -48,7 +48,7 @@ fn warnings(state: &AppState) -> Vec<String> {
 /// Warnings about the server itself.
 pub(crate) fn server_warnings(state: &AppState) -> Vec<String> {
     let storage = state.services.storage.is_low();
-    let storage = storage.then(|| "storage: the disk is nearly full, new jobs are refused".to_owned());
+    let storage = storage.then(|| "storage: the disk is nearly full, submissions are refused".to_owned());
     let refused = state.services.reloader.refusal().map(|refusal| {
         let at = Time(refusal.at);
         let restart = if refusal.blocks_start { "; a restart would fail" } else { "" };

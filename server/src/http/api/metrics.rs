@@ -3,23 +3,33 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::clock;
 use crate::http::middleware::problem::Problem;
+use crate::http::request::accept::prefers;
 use crate::http::state::AppState;
 use crate::listener::expiry::CertificateExpiry;
-use crate::metrics::ScrapeFacts;
+use crate::metrics::{MetricsFormat, ScrapeFacts};
 
-pub(crate) async fn scrape(State(state): State<Arc<AppState>>) -> Result<Response, Problem> {
+/// The metrics: in OpenMetrics for a client that asks for it, else in the older format, which all clients can read.
+pub(crate) async fn scrape(
+    State(state): State<Arc<AppState>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (format, content_type) = match prefers(&headers, OPEN_METRICS, PLAIN_TEXT) {
+        true => (MetricsFormat::OpenMetrics, OPEN_METRICS_1_0),
+        false => (MetricsFormat::Text, TEXT_0_0_4),
+    };
     let asked = Arc::clone(&state);
     // It looks at files, and a thousand definitions take some milliseconds.
-    let text = state.block(move || Ok(text(&asked))).await?;
-    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response())
+    let text = state.block(move || Ok(text(&asked, format))).await?;
+    let headers = [(header::CONTENT_TYPE, content_type), (header::VARY, HeaderValue::from_static("accept"))];
+    Ok((headers, text).into_response())
 }
 
-fn text(state: &AppState) -> String {
+fn text(state: &AppState, format: MetricsFormat) -> String {
     let services = &state.services;
     let segments = services.logs.segments();
     let sealed_bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
@@ -38,8 +48,11 @@ fn text(state: &AppState) -> String {
         last_backup: services.storage.last_backup(),
         token_expires: services.records.tokens.expiring(now).first().map(|(end, _)| *end),
     };
-    services.metrics.scrape(&facts)
+    services.metrics.scrape(&facts, format)
 }
 
-const OPEN_METRICS: HeaderValue =
+const PLAIN_TEXT: &str = "text/plain";
+const OPEN_METRICS: &str = "application/openmetrics-text";
+const TEXT_0_0_4: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const OPEN_METRICS_1_0: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");

@@ -38,9 +38,9 @@ pub(crate) async fn reload(
     if let Some(changes) = reloaded.changes() {
         note::detail(changes);
     }
-    let Reloaded { definitions, revision, added, changed, removed, warnings } = reloaded;
+    let Reloaded { definitions, revision, added, changed, removed, policy_changed, warnings } = reloaded;
     let revision = revision.to_string();
-    Ok(Json(shapes::Reloaded { definitions, revision, added, changed, removed, warnings }))
+    Ok(Json(shapes::Reloaded { definitions, revision, added, changed, removed, policy_changed, warnings }))
 }
 
 /// `GET /api/definitions/reload`: a definition may be named `reload`.

@@ -196,7 +196,7 @@ fn acceptable(request: &Request) -> Result<(), Problem> {
     }
     let path = request.uri().path();
     let offers: &[&str] = match path {
-        "/metrics" => &["application/openmetrics-text", "text/plain"],
+        "/metrics" => &["text/plain", "application/openmetrics-text"],
         "/api/events" => &["text/event-stream"],
         "/api/jobs" if *request.method() != Method::POST => LISTS_OF_JOBS,
         _ if is_output(path) => &["text/plain", "text/event-stream"],

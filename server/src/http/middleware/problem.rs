@@ -334,15 +334,13 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
             "no connected worker is allowed to run it: its labels or name do not fit the definition, or it is too old for a key of it"
         }
         PendingReason::TooLarge => {
-            "it reserves more than any connected worker offers that is allowed to run it: \"explain\" tells which resource"
+            "it reserves more than any connected worker offers that is allowed to run it"
         }
         PendingReason::Cordoned => "the workers that could run it are cordoned or draining",
         PendingReason::RuntimeUnavailable => {
             "the container engine (runtime) of a worker that could run it does not answer"
         }
-        PendingReason::Excluded => {
-            "the workers that could run it have refused it, or failed to start it: \"explain\" tells why"
-        }
+        PendingReason::Excluded => "the workers that could run it have refused it, or failed to start it",
         PendingReason::ServerFull => "as many jobs run as the server allows (--max-running)",
         PendingReason::Limited => "all permits of a limit (concurrency) are in use",
         PendingReason::RateLimited => "its rate limit allows no start now",

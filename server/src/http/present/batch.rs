@@ -43,6 +43,8 @@ fn summary_at(row: BatchRow, now: Timestamp) -> shapes::BatchSummary {
         skipped: row.skipped,
         submitted_by: row.submitted_by,
         name: row.name,
+        definition: row.definition,
+        definitions_differ: row.definitions_differ,
     }
 }
 
@@ -68,6 +70,8 @@ mod tests {
         BatchRow {
             first: JobId(1),
             name: None,
+            definition: None,
+            definitions_differ: false,
             created_at: Timestamp(1_000),
             count: live + succeeded,
             max_failures: None,

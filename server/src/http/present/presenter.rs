@@ -23,7 +23,7 @@ use crate::http::present::members::{self, member_of};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
 pub(crate) use crate::http::present::waiting::{
-    asked_labels, asked_workers, paused, paused_by, pending, pending_of,
+    asked_labels, asked_workers, explain_hint, paused, paused_by, pending, pending_of,
 };
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
@@ -184,7 +184,9 @@ impl Presenter {
             })),
             Some(PendingReason::SecretsMissing) => Some(self.secrets_missing(row)),
             Some(PendingReason::Paused) => Some(paused(&self.snapshot, self.definition(row))),
-            Some(reason) => Some(pending_of(reason, row.narrowing.as_deref())),
+            Some(reason) => {
+                Some(pending_of(reason, row.narrowing.as_deref()).and(explain_hint(reason, row.job)))
+            }
             None => {
                 let attempt = live(row)?;
                 self.absence(row, attempt).or_else(|| self.silence(row, attempt))

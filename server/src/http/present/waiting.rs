@@ -1,5 +1,6 @@
 //! Why a job waits, and the workers that it asks for.
 
+use protocol::JobId;
 use scheduler::definition::Definition;
 use scheduler::job::State;
 use scheduler::origin::Intervention;
@@ -42,6 +43,16 @@ pub(crate) fn pending_of(reason: PendingReason, narrowing: Option<&Narrowing>) -
         _ => return of_workers,
     };
     shapes::Reason { text: text.into(), ..of_workers }
+}
+
+/// The command that tells what the text of a reason leaves open.
+pub(crate) fn explain_hint(reason: PendingReason, job: JobId) -> Option<String> {
+    let open = match reason {
+        PendingReason::TooLarge => "which resource",
+        PendingReason::Excluded => "why",
+        _ => return None,
+    };
+    Some(format!("'longshore explain {job}' tells {open}"))
 }
 
 /// The reason is that of a worker that is allowed to run the job: nearer to a start than that none is.

@@ -2,15 +2,27 @@
 
 use axum::http::{HeaderMap, header};
 
-/// True if a client accepts this type. The most specific range that matches decides (RFC 9110, 12.5.1). Weights are not compared, except for
-/// zero. Parameters of a range are ignored.
+/// True if a client accepts this type. The most specific range that matches decides (RFC 9110, 12.5.1). Parameters of a range are ignored,
+/// except for its weight.
 pub(crate) fn accepts(headers: &HeaderMap, offer: &str) -> bool {
+    match decisive_range(headers, offer) {
+        Some((_, weight)) => weight > 0,
+        None => !headers.contains_key(header::ACCEPT),
+    }
+}
+
+/// True if a client names this type, and weighs it at least as much as the other one.
+pub(crate) fn prefers(headers: &HeaderMap, offer: &str, other: &str) -> bool {
+    let other = decisive_range(headers, other).map_or(0, |(_, weight)| weight);
+    let named = decisive_range(headers, offer).filter(|(specificity, _)| *specificity == Specificity::Type);
+    named.is_some_and(|(_, weight)| weight > 0 && weight >= other)
+}
+
+/// The most specific range that matches the type, with its weight in thousandths. Of equal ranges, the one with the most weight.
+fn decisive_range(headers: &HeaderMap, offer: &str) -> Option<(Specificity, u16)> {
     let kind = offer.split('/').next().unwrap_or_default();
-    let mut any = false;
-    // The most specific match so far. Of equal ranges, one that accepts decides.
     let mut decisive = None;
     for value in headers.get_all(header::ACCEPT) {
-        any = true;
         let Ok(value) = value.to_str() else { continue };
         for range in value.split(',') {
             let mut parts = range.split(';').map(str::trim);
@@ -21,10 +33,10 @@ pub(crate) fn accepts(headers: &HeaderMap, offer: &str) -> bool {
                 Some("*") => Specificity::Any,
                 _ => continue,
             };
-            decisive = decisive.max(Some((specificity, !parts.any(is_zero_weight))));
+            decisive = decisive.max(Some((specificity, parts.find_map(weight).unwrap_or(WEIGHT_MAX))));
         }
     }
-    decisive.map_or(!any, |(_, is_accepted)| is_accepted)
+    decisive
 }
 
 /// How exactly a range names a type.
@@ -38,11 +50,15 @@ enum Specificity {
     Type,
 }
 
-/// True for a parameter such as `q=0` or `Q=0.0`.
-fn is_zero_weight(parameter: &str) -> bool {
-    let weight = parameter.split_once('=').filter(|(name, _)| name.eq_ignore_ascii_case("q"));
-    weight.is_some_and(|(_, weight)| weight.parse() == Ok(0.0))
+/// The weight of a parameter such as `q=0.5` or `Q=0`, in thousandths; none of other parameters.
+fn weight(parameter: &str) -> Option<u16> {
+    let (_, weight) = parameter.split_once('=').filter(|(name, _)| name.eq_ignore_ascii_case("q"))?;
+    let weight = weight.parse::<f32>().ok().filter(|weight| (0.0..=1.0).contains(weight))?;
+    // At most a thousand, and never negative.
+    Some((weight * f32::from(WEIGHT_MAX)).round() as u16)
 }
+
+const WEIGHT_MAX: u16 = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -103,5 +119,23 @@ mod tests {
             let value = format!("application/json; {weight}");
             assert!(accepts(&accept(&value), "application/json"), "{value}");
         }
+    }
+
+    #[test]
+    fn a_type_is_preferred_if_it_is_named_and_weighs_as_much() {
+        for (value, is_preferred) in [
+            ("a/open", true),
+            ("a/open;version=1.0.0;q=0.5, text/plain;version=0.0.4;q=0.3, */*;q=0.2", true),
+            ("text/plain;q=0.5, a/open;q=0.5", true),
+            ("text/plain;q=0.6, a/open;q=0.5", false),
+            ("a/open;q=0.5, */*", false),
+            ("a/open;q=0", false),
+            ("*/*", false),
+            ("a/*", false),
+            ("text/plain", false),
+        ] {
+            assert_eq!(prefers(&accept(value), "a/open", "text/plain"), is_preferred, "{value}");
+        }
+        assert!(!prefers(&HeaderMap::new(), "a/open", "text/plain"));
     }
 }

@@ -12,11 +12,12 @@ use serde_json::Value;
 
 use super::format::{self, Moment, ShownValue};
 use super::jobs::Row;
+use super::output::LastLines;
 use super::page::{Frame, render};
 use super::usage::{self, Curves};
 use crate::http::api::{self, explain, jobs, pipelines};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Attempt, Event, Explanation, FullJob, Job, Timeout, WorkerVerdict};
+use crate::http::present::shapes::{Attempt, Event, Explanation, FullJob, Job, Time, Timeout, WorkerVerdict};
 use crate::http::request::path::Id;
 use crate::http::request::query::encode;
 use crate::http::state::AppState;
@@ -75,6 +76,7 @@ struct JobPage {
     args: ShownValue,
     /// The names of its variables.
     variables: ShownValue,
+    last_lines: LastLines,
     input: Option<Document>,
     result: Option<Document>,
     timeout: String,
@@ -98,6 +100,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
     let latest = record.row.attempt.as_ref();
     let curve =
         latest.map(|it| api::usage::curve(&state, it.number, AttemptKey { job: JobId(id), fence: it.fence }));
+    let last_lines = LastLines::of(&state, &record).await;
     let full = state.full_job(record).await;
     let members = match &full.job.members {
         Some(_) => members_of(&state, JobId(id)).await?,
@@ -129,6 +132,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, Id(id): Id) -> Resu
             .collect(),
         args: ShownValue::of(full.args.join(" ")),
         variables: ShownValue::of(full.environment.join(", ")),
+        last_lines,
         input: full.input.as_ref().map(document),
         result: full.result.as_ref().map(document),
         asks_for: full.job.asks_for_in_words(),
@@ -266,8 +270,16 @@ fn parts(full: &FullJob) -> Vec<Part> {
         spans.push((started, ended, format::tone(outcome), "ran"));
         at = ended;
     }
-    if full.job.ended_at.is_none() || full.attempts.is_empty() {
-        spans.push((at, end, "plain", "waited"));
+    match full.job.started_at.filter(|_| full.job.members.is_some()) {
+        // Its members run.
+        Some(Time(started)) => {
+            spans.push((at, started, "plain", "waited"));
+            spans.push((started, end, format::tone(&full.job.state), "ran"));
+        }
+        None if full.job.ended_at.is_none() || full.attempts.is_empty() => {
+            spans.push((at, end, "plain", "waited"));
+        }
+        None => {}
     }
     let part = |(from, to, tone, word): (protocol::Timestamp, protocol::Timestamp, &'static str, &str)| {
         let scaled = |ms: std::time::Duration| {
@@ -285,7 +297,7 @@ mod tests {
     use protocol::Timestamp;
 
     use super::*;
-    use crate::http::present::shapes::Time;
+    use crate::http::present::shapes::Members;
 
     #[test]
     fn the_bar_shows_waiting_preparing_and_running_in_proportion() {
@@ -302,5 +314,17 @@ mod tests {
         let shown: Vec<_> = bar.iter().map(|part| (part.x, part.width, part.tone)).collect();
         assert_eq!(shown, [(0, 250, "plain"), (250, 125, "warn"), (375, 625, "good")]);
         assert_eq!(bar[2].title, "ran 2.50s");
+    }
+
+    #[test]
+    fn the_bar_of_a_job_on_several_workers_shows_when_its_members_ran() {
+        let at = |ms| Some(Time(Timestamp(ms)));
+        let (started_at, ended_at, members) = (at(1_000), at(4_000), Some(Members::default()));
+        let state = "succeeded".into();
+        let job =
+            Job { created_at: Time(Timestamp(0)), started_at, ended_at, members, state, ..Job::default() };
+        let bar = parts(&FullJob { job, ..FullJob::default() });
+        let shown: Vec<_> = bar.iter().map(|part| (part.x, part.width, part.tone)).collect();
+        assert_eq!(shown, [(0, 250, "plain"), (250, 750, "good")]);
     }
 }

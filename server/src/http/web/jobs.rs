@@ -6,6 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
+use scheduler::job::State as JobState;
 
 use super::format::{self, Moment};
 use super::list_address::{FilterFault, ListAddress};
@@ -93,6 +94,25 @@ impl Filter {
         self.fault.as_ref().is_some_and(|fault| fault.is_of(field))
     }
 
+    fn may_show_live(&self) -> bool {
+        self.may_show(|state| !state.has_ended())
+    }
+
+    fn may_show_ended(&self) -> bool {
+        self.may_show(JobState::has_ended)
+    }
+
+    /// Jobs that an operator can release may be among those that are shown.
+    fn may_show_held(&self) -> bool {
+        self.may_show(|state| matches!(state, JobState::Assigned | JobState::Running | JobState::Quarantined))
+    }
+
+    /// False if the filter by states leaves out all jobs that fit.
+    fn may_show(&self, fits: impl Fn(JobState) -> bool) -> bool {
+        let named = |name: &str| JobState::ALL.into_iter().find(|state| state.name() == name);
+        self.state.is_empty() || self.state.split(',').filter_map(named).any(fits)
+    }
+
     /// The filters without a field, in words; empty if there are none.
     fn others_in_words(&self) -> String {
         let has_ended_since = self.others.iter().any(|(name, _)| name == "ended_since");
@@ -119,20 +139,6 @@ const FIELDS: [&str; 7] = ["state", "name", "worker", "label", "text", "since", 
 
 /// The states of jobs that have ended, as a value of the filter `state`.
 pub(super) const ENDED_STATES: &str = "succeeded,failed,cancelled,expired,lost";
-
-/// States that the form offers.
-const STATES: [&str; 10] = [
-    "scheduled",
-    "queued",
-    "assigned",
-    "running",
-    "quarantined",
-    "succeeded",
-    "failed",
-    "cancelled",
-    "expired",
-    "lost",
-];
 
 #[derive(Template)]
 #[template(path = "jobs.html")]
@@ -175,7 +181,7 @@ fn page_of(state: &AppState, address: &ListAddress, page: Page<Job>) -> JobsPage
         may_act: frame.may_run_all(page.jobs.iter().map(|job| job.name.as_str())),
         frame,
         filter: Filter::of(address),
-        states: STATES,
+        states: JobState::ALL.map(JobState::name),
         rows: page.jobs.into_iter().map(Row::of).collect(),
         older: address.next_page(page.next.as_deref()),
         selection: address.selection(),
@@ -222,12 +228,10 @@ pub(crate) async fn search(State(state): State<Arc<AppState>>, uri: Uri) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use scheduler::job::State;
-
-    use super::ENDED_STATES;
+    use super::{ENDED_STATES, JobState};
 
     #[test]
     fn the_states_of_ended_jobs_are_those_of_the_scheduler() {
-        assert_eq!(ENDED_STATES, State::ENDED.map(State::name).join(","));
+        assert_eq!(ENDED_STATES, JobState::ENDED.map(JobState::name).join(","));
     }
 }

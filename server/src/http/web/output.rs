@@ -16,6 +16,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::request::path::Id;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
+use crate::store::JobRecord;
 
 #[derive(Template)]
 #[template(path = "output.html")]
@@ -48,7 +49,7 @@ pub(crate) async fn show(
         frame: Frame::new(&state, "jobs", format!("Output of job {id}")),
         attempt,
         attempts: full.attempts.iter().map(|attempt| attempt.number).collect(),
-        text: plain(&last_states(&String::from_utf8_lossy(&bytes))),
+        text: text_of(&bytes),
         missing,
         row: Row::of(full.job),
     })
@@ -65,6 +66,45 @@ fn missing((attempt, written): (u32, u64)) -> String {
 
 /// Bytes of output that the page itself carries.
 const BYTES: usize = 64 << 10;
+
+/// The last lines of the output of a job's latest attempt.
+pub(super) enum LastLines {
+    /// There are none.
+    None,
+    /// They cannot be read now.
+    Unreadable,
+    Text(String),
+}
+
+impl LastLines {
+    /// Reads them. The page of a job is shown also if its output cannot be read.
+    pub(super) async fn of(state: &AppState, record: &JobRecord) -> Self {
+        match logs::last_bytes(state, record, None, LAST_BYTES).await {
+            Ok(bytes) => Self::from(&bytes),
+            Err(_) => Self::Unreadable,
+        }
+    }
+
+    fn from(bytes: &[u8]) -> Self {
+        let text = text_of(bytes);
+        let mut lines: Vec<&str> = text.lines().collect();
+        if bytes.len() >= LAST_BYTES && lines.len() > 1 {
+            // The first one may have begun before these bytes.
+            lines.remove(0);
+        }
+        let shown = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
+        if shown.trim().is_empty() { Self::None } else { Self::Text(shown) }
+    }
+}
+
+/// Lines of output, and bytes that are read for them, that the page of a job shows.
+const LAST_LINES: usize = 20;
+const LAST_BYTES: usize = 8 << 10;
+
+/// Output as plain text.
+fn text_of(bytes: &[u8]) -> String {
+    plain(&last_states(&String::from_utf8_lossy(bytes)))
+}
 
 /// Lines that carriage returns overwrite, as progress bars do, become their last state. One before the end of a line overwrites nothing.
 fn last_states(text: &str) -> String {
@@ -108,6 +148,21 @@ mod tests {
     #[test]
     fn a_progress_bar_is_shown_in_its_last_state() {
         assert_eq!(last_states("1 %\r50 %\r100 %\ndone\r\n\r\r\n2 %\r3 %\r"), "100 %\ndone\n\n3 %");
+    }
+
+    #[test]
+    fn the_last_lines_are_whole_ones() {
+        let shown = |bytes: &str| match LastLines::from(bytes.as_bytes()) {
+            LastLines::Text(text) => text,
+            LastLines::None | LastLines::Unreadable => String::new(),
+        };
+        assert_eq!(shown("\u{1b}[31mred\u{1b}[0m\n\nlast"), "red\n\nlast");
+        assert_eq!(shown("\n \n"), "");
+        let many: String = (1..=30).map(|line| format!("line {line}\n")).collect();
+        assert!(shown(&many).starts_with("line 11\n") && shown(&many).ends_with("line 30"));
+        let long = format!("{}\nend\n", "x".repeat(LAST_BYTES - 5));
+        assert_eq!(shown(&long), "end");
+        assert_eq!(shown(&"x".repeat(LAST_BYTES)).len(), LAST_BYTES, "a part of a line is better than none");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use protocol::order::StopCause;
 use protocol::report::Outcome;
-use protocol::{JobId, Timestamp};
+use protocol::{JobId, Revision, Timestamp};
 use scheduler::batches::{BatchOptions, LiveBatch, NewBatch};
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, Updated};
@@ -254,6 +254,37 @@ pub(in crate::store) fn batches_are_listed_by_name_and_state(backend: &mut dyn B
     );
     assert_eq!(list(BatchFilter { states: vec![BatchState::Failed], ..none() }), [3]);
     assert_eq!(found(&harness, 2).unwrap().name.as_deref(), Some("nightly"));
+}
+
+pub(in crate::store) fn a_batch_names_the_definitions_at_its_ends(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let member_of = |number: u64, batch: u64, revision: u128| {
+        Change::Added(AddedJob { batch: Some(JobId(batch)), revision: Revision(revision), ..job(number) })
+    };
+    harness.commit(vec![
+        new_batch(1, 3, None),
+        member_of(1, 1, 1),
+        member_of(2, 1, 2),
+        member_of(3, 1, 2),
+        new_batch(4, 2, None),
+        member_of(4, 4, 2),
+        member_of(5, 4, 2),
+    ]);
+    let named = |harness: &Harness<'_>, first| {
+        let row = found(harness, first).unwrap();
+        (row.definition.unwrap(), row.definitions_differ)
+    };
+    let [one, two] = [1, 2].map(|number| definition(number).name.to_string());
+    assert_eq!(named(&harness, 1), (one.clone(), true));
+    assert_eq!(named(&harness, 4), (two.clone(), false));
+    // The first member stays the first one when it ends before the others, and when it is in another table than the last one.
+    harness.commit(vec![ended_at(1, State::Succeeded, 5_000), ended_at(4, State::Cancelled, 9_000)]);
+    assert_eq!(named(&harness, 1), (one, true));
+    assert_eq!(named(&harness, 4), (two.clone(), false));
+    let ends = [2, 3].map(|job| ended_at(job, State::Succeeded, 9_000));
+    harness.commit(ends.into_iter().chain([batch_ended(1, 3)]).collect());
+    assert_eq!(harness.remove_all(RetentionCutoffs { ended_since: Timestamp(6_000), ..KEEP }), 1);
+    assert_eq!(named(&harness, 1), (two, false), "of the members that are kept");
 }
 
 pub(in crate::store) fn a_hidden_batch_is_not_shown_and_goes_with_its_members(backend: &mut dyn Backend) {

@@ -159,12 +159,27 @@ const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, stat
          AND NOT EXISTS (SELECT 1 FROM forming WHERE first = later.id)), \
      (SELECT name FROM submitters WHERE id = coalesce( \
          (SELECT submitter FROM jobs WHERE jobs.id BETWEEN batches.id AND batches.id + count - 1 LIMIT 1), \
-         (SELECT submitter FROM ended WHERE ended.id BETWEEN batches.id AND batches.id + count - 1 LIMIT 1)))";
+         (SELECT submitter FROM ended WHERE ended.id BETWEEN batches.id AND batches.id + count - 1 LIMIT 1))), \
+     (SELECT name FROM definitions WHERE id = coalesce( \
+         (SELECT definition FROM jobs WHERE jobs.id = batches.id), \
+         (SELECT definition FROM ended WHERE ended.id BETWEEN batches.id AND batches.id + count - 1 \
+             ORDER BY ended.id LIMIT 1), \
+         (SELECT definition FROM jobs WHERE jobs.id BETWEEN batches.id AND batches.id + count - 1 \
+             ORDER BY jobs.id LIMIT 1))), \
+     (SELECT name FROM definitions WHERE id = coalesce( \
+         (SELECT definition FROM jobs WHERE jobs.id = batches.id + count - 1), \
+         (SELECT definition FROM ended WHERE ended.id BETWEEN batches.id AND batches.id + count - 1 \
+             ORDER BY ended.id DESC LIMIT 1), \
+         (SELECT definition FROM jobs WHERE jobs.id BETWEEN batches.id AND batches.id + count - 1 \
+             ORDER BY jobs.id DESC LIMIT 1)))";
 
 const VISIBLE: &str = "NOT EXISTS (SELECT 1 FROM forming WHERE first = batches.id)";
 
 fn row(row: &Row<'_>) -> rusqlite::Result<BatchRow> {
+    let (definition, last): (Option<String>, Option<String>) = (row.get(23)?, row.get(24)?);
     Ok(BatchRow {
+        definitions_differ: last != definition,
+        definition,
         first: id(row.get(0)?),
         name: row.get(1)?,
         created_at: Timestamp(row.get(2)?),

@@ -1,12 +1,12 @@
 //! The variable that tells a job how the jobs and batches ended that it came after.
 
 use protocol::JobId;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 use scheduler::dependencies::PredecessorId;
 use scheduler::job::State;
 
-use super::batches;
 use super::dependencies::{JOBS_FIRST, number, predecessor, state, summary};
+use super::{batches, record};
 use crate::store::PREDECESSORS_BYTES_MAX;
 
 /// The ends of the jobs and batches that this one came after, as JSON in one line for its variable; none if it came after none. A member of a job on
@@ -29,17 +29,41 @@ pub(super) fn ends(connection: &Connection, job: JobId) -> rusqlite::Result<Opti
             }
         };
         let name = summary(connection, on)?.map(|it| it.definition).unwrap_or_default();
-        let last: Option<(Option<i32>, Option<String>)> = connection
-            .prepare_cached("SELECT exit_code, result FROM all_jobs WHERE id = ?1")?
-            .query_row([number(on)], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        let (exit_code, result) = last.unwrap_or_default();
-        let state = state.map_or("", State::name);
-        let (job, name) = (Some(on.0), Some(name));
-        let end = PredecessorEnd { job, name, state, exit_code, ..PredecessorEnd::default() };
-        found.push((end, result));
+        let last = last_end(connection, on)?;
+        let end = PredecessorEnd {
+            job: Some(on.0),
+            name: Some(name),
+            index: last.index,
+            state: state.map_or("", State::name),
+            exit_code: last.exit_code,
+            ..PredecessorEnd::default()
+        };
+        found.push((end, last.result));
     }
     Ok((!found.is_empty()).then(|| ends_in_one_line(found)))
+}
+
+/// The columns of an ended job for its entry; all are empty once retention has deleted it.
+#[derive(Default)]
+struct LastEnd {
+    exit_code: Option<i32>,
+    result: Option<String>,
+    /// The position in a batch that the job was told.
+    index: Option<u64>,
+}
+
+fn last_end(connection: &Connection, job: JobId) -> rusqlite::Result<LastEnd> {
+    let sql = "SELECT exit_code, result, id - batch, retry_of FROM all_jobs WHERE id = ?1";
+    let read = |row: &Row<'_>| {
+        let index = row.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned);
+        let last = LastEnd { exit_code: row.get(0)?, result: row.get(1)?, index };
+        Ok((last, row.get::<_, Option<i64>>(3)?.is_some()))
+    };
+    let found = connection.prepare_cached(sql)?.query_row([number(job)], read).optional()?;
+    let (last, is_retry) = found.unwrap_or_default();
+    // A retry was told the position of the member that it repeats.
+    let given = if is_retry { record::given_params(connection, job)?.index } else { None };
+    Ok(LastEnd { index: given.or(last.index), ..last })
 }
 
 fn ends_in_one_line(found: Vec<(PredecessorEnd, Option<String>)>) -> String {
@@ -98,6 +122,9 @@ struct PredecessorEnd {
     batch: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    /// Of a member of a batch, and of a job that repeats one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<u64>,
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_code: Option<i32>,

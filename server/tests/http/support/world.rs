@@ -159,6 +159,9 @@ impl World {
     pub(super) fn batch(&self, first: JobId) -> Option<BatchRow> {
         let members = self.jobs.iter().filter(|record| record.row.batch == Some(first));
         let (mut counts, mut count) = (BatchCounts::default(), 0);
+        let mut definitions = members.clone().map(|record| &record.row.definition);
+        let (definition, last) = (definitions.next().cloned(), definitions.next_back());
+        let definitions_differ = last.is_some_and(|last| Some(last) != definition.as_ref());
         for member in members {
             count += 1;
             match member.row.state {
@@ -172,6 +175,8 @@ impl World {
         (count > 0).then_some(BatchRow {
             first,
             name: None,
+            definition,
+            definitions_differ,
             created_at: CREATED_AT,
             count,
             max_failures: None,

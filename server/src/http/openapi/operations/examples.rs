@@ -44,8 +44,8 @@ pub(super) fn retried_batch() -> Value {
 
 pub(super) fn batch_summary() -> Value {
     json!({
-        "id": 6, "name": "film 7", "state": "running", "created_at": "2026-11-20T13:09:01.177Z", "count": 1000,
-        "counts": { "scheduled": 0, "queued": 741, "assigned": 4, "running": 4, "quarantined": 0, "succeeded": 250, "failed": 1,
+        "id": 6, "name": "film 7", "definition": "render", "state": "running", "created_at": "2026-11-20T13:09:01.177Z",
+        "count": 1000, "counts": { "scheduled": 0, "queued": 741, "assigned": 4, "running": 4, "quarantined": 0, "succeeded": 250, "failed": 1,
             "cancelled": 0, "expired": 0, "lost": 0 },
         "progress": 0.251, "removed": 0
     })

@@ -15,7 +15,10 @@ use crate::http::request::pause::PauseBody;
 pub(super) fn definitions() -> Vec<Operation> {
     vec![
         Operation::get("/api/definitions", "definitions", "list_definitions", "List the definitions")
-            .takes(&[query("tag", Kind::Text("nightly"), "Only those with this tag.")])
+            .takes(&[
+                query("tag", Kind::Text("nightly"), "Only those with this tag."),
+                query("last_ended", Kind::Switch, "Each with the job that ended last."),
+            ])
             .answers(200, "The definitions, by name.", vec![list::<shapes::Definition>(definition())])
             .with_headers(&[("longshore-definitions-revision", "The revision of all definitions.")]),
         Operation::get("/api/definitions/{name}", "definitions", "get_definition", "Look at a definition with its schedules")
@@ -211,8 +214,14 @@ pub(super) fn server() -> Vec<Operation> {
         ),
         Operation::get("/metrics", "server", "get_metrics", "Metrics for Prometheus").answers(
             200,
-            "The metrics.",
-            vec![text("application/openmetrics-text", "longshore_jobs_total 3\n# EOF\n")],
+            "The metrics. In OpenMetrics if `Accept` asks for it.",
+            vec![
+                text("text/plain", "# TYPE longshore_jobs_live gauge\nlongshore_jobs_live 3\n"),
+                text(
+                    "application/openmetrics-text",
+                    "# TYPE longshore_jobs_live gauge\nlongshore_jobs_live 3\n# EOF\n",
+                ),
+            ],
         ),
         Operation::get("/problems/{code}", "server", "get_problem_page", "The page of a problem").answers(
             200,

@@ -15,6 +15,13 @@ pub struct BatchSummary {
     /// Its name, if it was given one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The name of the definition of its first member, or of another member if that is not kept any more. Absent once all were removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
+    /// True if its last member has another definition. A batch of one request to a definition has one for all members; one of a list may have
+    /// others between two members of the same definition.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub definitions_differ: bool,
     /// `waiting`, `running`, `succeeded`, `failed` or `cancelled`.
     #[schema(value_type = String)]
     pub state: Text,
@@ -56,6 +63,18 @@ pub struct BatchSummary {
     /// Cancelled members that were skipped: the end of another job that they required did not come, and nothing went wrong.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped: u32,
+}
+
+impl BatchSummary {
+    /// The definitions in words: `extract`, or `extract and others`. Empty if no member is kept.
+    #[must_use]
+    pub fn definitions_text(&self) -> String {
+        match (&self.definition, self.definitions_differ) {
+            (None, _) => String::new(),
+            (Some(definition), false) => definition.clone(),
+            (Some(definition), true) => format!("{definition} and others"),
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]

@@ -258,7 +258,7 @@ pub struct Definition {
     /// The next slot of its schedules; absent if none of them is active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_fire_at: Option<Time>,
-    /// The last of its jobs that ended; in the answer about one definition.
+    /// The last of its jobs that ended; in the answer about one definition, and in a list with `last_ended=1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_ended: Option<Job>,
 }
@@ -383,6 +383,9 @@ pub struct Reloaded {
     pub changed: Vec<String>,
     /// Names of removed definitions.
     pub removed: Vec<String>,
+    /// True if the policy has other rules than before; absent otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub policy_changed: bool,
     /// Warnings of the file.
     pub warnings: Vec<String>,
 }
