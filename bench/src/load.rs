@@ -1,4 +1,4 @@
-//! The load generator: kept-alive connections and bodies made beforehand, so that what is measured is the server.
+//! The load generator. It keeps its connections open and makes request bodies beforehand, so the figures are those of the server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// An address, and what the server behind it asks of clients.
+/// The address of a server, with what it needs to accept a client. From a plain address: no token, no TLS.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
-    /// The address.
+    /// The IP address and port of the server.
     pub(crate) address: SocketAddr,
-    /// The token of the API.
+    /// The access token for the API; none if the server requires none.
     pub(crate) token: Option<String>,
-    /// Trust in the server's certificate, if it speaks TLS.
+    /// The TLS configuration that trusts the server's certificate; none for plain HTTP.
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
 }
 
@@ -32,7 +32,7 @@ impl From<SocketAddr> for Endpoint {
     }
 }
 
-/// One kept-alive connection.
+/// One HTTP/1.1 connection, kept open for all of its requests.
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
@@ -40,12 +40,15 @@ pub(crate) struct Connection {
     authorization: Option<String>,
 }
 
-/// Requests that were repeated because the server answered `busy`.
+/// Number of requests that were sent again because the server answered 429 or 503.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Retries(pub(crate) u64);
 
 impl Connection {
-    /// Opens a connection to the server and keeps it for all requests.
+    /// Connects to the server, with TLS if the endpoint has a configuration for it.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or the TLS or HTTP handshake fails.
     pub(crate) async fn open(endpoint: impl Into<Endpoint>) -> anyhow::Result<Self> {
         let Endpoint { address, token, tls } = endpoint.into();
         let socket = TcpStream::connect(address).await.context("cannot connect")?;
@@ -71,7 +74,10 @@ impl Connection {
         Ok(sender)
     }
 
-    /// Asks once; the status and the body.
+    /// Sends one request, and returns the status and the body of the answer. `content_type` is that of a body that is not empty.
+    ///
+    /// # Errors
+    /// The connection broke. An answer with an error status is no error.
     pub(crate) async fn ask(
         &mut self,
         method: Method,
@@ -95,7 +101,10 @@ impl Connection {
         }
     }
 
-    /// Opens a stream of events, and returns the reading of it until it ends.
+    /// Opens a stream of server-sent events. The returned future reads it, and completes when the server ends it.
+    ///
+    /// # Errors
+    /// The connection broke, or the answer has an error status.
     pub(crate) async fn follow(mut self, path: &str) -> anyhow::Result<impl Future<Output = ()> + use<>> {
         let request = self.authorized(Request::builder().uri(path));
         let request = request.header("accept", "text/event-stream").body(Full::default())?;
@@ -109,7 +118,10 @@ impl Connection {
         })
     }
 
-    /// Reads a page. An answer with an error status is an error.
+    /// Returns the body of a page.
+    ///
+    /// # Errors
+    /// The connection broke, or the answer has an error status.
     pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<Bytes> {
         let (status, body) = self.ask(Method::GET, path, JSON, Bytes::new()).await?;
         if !status.is_success() {
@@ -118,22 +130,29 @@ impl Connection {
         Ok(body)
     }
 
-    /// Reads JSON.
+    /// Returns the JSON of a page.
+    ///
+    /// # Errors
+    /// As for [`Self::get`], or the body is not JSON.
     pub(crate) async fn read(&mut self, path: &str) -> anyhow::Result<serde_json::Value> {
         let body = self.get(path).await?;
         serde_json::from_slice(&body).with_context(|| format!("GET {path} was not answered with JSON"))
     }
 
-    /// Posts until it is accepted; whatever is neither an acceptance nor "later" is an error.
+    /// Posts a body of this content type until the server answers 201, and returns the body of that answer. Answers of 429 and 503 are counted in
+    /// `retries`, and the request is sent again after [`BUSY_PAUSE`].
+    ///
+    /// # Errors
+    /// The connection broke, or another status was answered.
     pub(crate) async fn post(
         &mut self,
         path: &str,
-        kind: &'static str,
+        content_type: &'static str,
         body: &Bytes,
         retries: &mut Retries,
     ) -> anyhow::Result<Bytes> {
         loop {
-            let (status, answer) = self.ask(Method::POST, path, kind, body.clone()).await?;
+            let (status, answer) = self.ask(Method::POST, path, content_type, body.clone()).await?;
             match status {
                 StatusCode::CREATED => return Ok(answer),
                 StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
@@ -146,32 +165,35 @@ impl Connection {
     }
 }
 
-/// The jobs that a run submits.
+/// The jobs that one run of a benchmark submits, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    /// How many jobs.
+    /// Number of jobs; rounded up to whole batches, see [`Self::total`].
     pub(crate) jobs: u64,
-    /// How many in a request; 1 posts to the definition's own address, without a body.
+    /// Jobs in each request; 1 posts to the definition's own path, without a body.
     pub(crate) batch: u64,
-    /// Over how many connections.
+    /// Connections that submit at the same time.
     pub(crate) connections: u64,
-    /// Of which definition.
+    /// The definition of the jobs.
     pub(crate) name: &'static str,
 }
 
-/// How it went.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Submitted {
     /// When the first request was sent.
     pub(crate) began: Instant,
-    /// From then until the last answer.
+    /// Time from the first request until the last answer.
     pub(crate) took: Duration,
-    /// Requests that were sent again.
+    /// Number of requests that were sent again because the server answered 429 or 503.
     pub(crate) retries: u64,
 }
 
 impl Load {
-    /// Submits all of it, as fast as it is accepted.
+    /// Submits all jobs as fast as the server accepts them.
+    ///
+    /// # Errors
+    /// The first error of a connection.
     pub(crate) async fn submit(&self, endpoint: impl Into<Endpoint>) -> anyhow::Result<Submitted> {
         let line = format!("{{\"name\":\"{}\"}}\n", self.name);
         match self.batch {
@@ -180,7 +202,10 @@ impl Load {
         }
     }
 
-    /// Sends this request as often as it takes to submit all of it.
+    /// Posts this NDJSON body to `path` once for each batch, over all connections.
+    ///
+    /// # Errors
+    /// The first error of a connection.
     pub(crate) async fn send(
         &self,
         endpoint: impl Into<Endpoint>,
@@ -213,18 +238,18 @@ impl Load {
         Ok(Submitted { began, took: began.elapsed(), retries })
     }
 
-    /// How many jobs that makes: whole batches.
+    /// Number of jobs that are made: `jobs`, rounded up to whole batches.
     pub(crate) const fn total(&self) -> u64 {
         self.jobs.div_ceil(self.batch) * self.batch
     }
 }
 
-/// The n-th connection's part of the requests.
+/// The number of requests that the n-th connection sends, from 0.
 const fn share(requests: u64, connections: u64, n: u64) -> u64 {
     requests / connections + if n < requests % connections { 1 } else { 0 }
 }
 
-/// The server asks for a second; a benchmark that waited for it would measure the wait.
+/// Pause before a request is sent again. The server's `Retry-After` is a second, and a benchmark that waited so long would measure the wait.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const NDJSON: &str = "application/x-ndjson";

@@ -66,14 +66,14 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
     let worker_args = working::WorkerArgs::for_dev(flags.data.join("worker"), flags.slots);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
-        let leaving = CancellationToken::new();
+        let shutdown = CancellationToken::new();
         let hangups = hangup::listen()?;
-        let server = serving::start(config, leaving.clone()).await?;
+        let server = serving::start(config, shutdown.clone()).await?;
         tokio::spawn(hangup::reload_at_each(hangups, server.reloader()));
-        let (reloader, until) = (server.reloader(), leaving.clone());
+        let (reloader, until) = (server.reloader(), shutdown.clone());
         tokio::spawn(async move { reloader.watch(until).await });
         let worker = working::config(&server.address().to_string(), worker_args, flags.runtimes)?;
-        let signals = client::leave_signals()?;
+        let signals = client::shutdown_signals()?;
         let serving_ended = tokio::spawn(server.run());
         let working_ended = tokio::spawn(client::run(worker, signals, Arc::default()));
         tokio::pin!(serving_ended, working_ended);
@@ -84,7 +84,7 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
                 return Err(Failure::new(Exit::Failed, "the server stopped by itself").into());
             }
         }
-        leaving.cancel();
+        shutdown.cancel();
         serving_ended.await?.map_err(serving::failure_from)
     });
     working::shutdown_runtime(runtime);

@@ -94,7 +94,7 @@ struct ResumeState {
     outage: Outage,
 }
 
-/// Continues behind missing events, after a note; all other errors are returned.
+/// Continues after missing events, with a note; all other errors are returned.
 fn skip_gone(error: anyhow::Error, resume: &mut ResumeState) -> Option<anyhow::Error> {
     let problem = error.downcast_ref::<Failure>().and_then(Failure::document);
     let gone = problem.filter(|problem| problem["code"] == "events_gone");

@@ -5,7 +5,7 @@ use crate::args::CommonArgs;
 use crate::duration;
 use crate::records;
 use crate::screen::{self, Format};
-use crate::view::{Explanation, Limit, Verdict, in_words};
+use crate::view::{Explanation, Limit, WorkerVerdict, in_words};
 
 /// Show why a job is not running, and what prevents each worker from taking it.
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,7 @@ pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
         return Ok(());
     }
     screen::line("")?;
-    let row = |verdict: &Verdict| {
+    let row = |verdict: &WorkerVerdict| {
         vec![
             verdict.worker.id.to_string(),
             verdict.worker.name.clone(),

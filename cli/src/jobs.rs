@@ -242,7 +242,7 @@ pub(crate) async fn fetch_jobs(
     }
 }
 
-/// Fetches a page of at most `limit` jobs behind a cursor, and the cursor of the next page.
+/// Fetches a page of at most `limit` jobs after a cursor, and the cursor of the next page.
 pub(crate) async fn fetch_page(
     api: &Api,
     query: &[(&'static str, String)],

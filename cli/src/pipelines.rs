@@ -75,7 +75,7 @@ pub(crate) async fn pipeline(flags: Flags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The jobs as a tree. Each is below the first job that it comes after; the others are named behind it.
+/// The jobs as a tree. Each is below the first job that it comes after; the other ones stand at the end of its line.
 fn tree(jobs: &[PipelineJob]) -> Vec<String> {
     let known: BTreeSet<u64> = jobs.iter().map(|job| job.id).collect();
     let mut below: BTreeMap<Option<u64>, Vec<&PipelineJob>> = BTreeMap::new();

@@ -139,7 +139,7 @@ impl StreamedTable {
     }
 }
 
-/// Spaces behind a column.
+/// Spaces after a column.
 const PADDING: u16 = 2;
 
 /// Prints names and values, a line each. Empty values are left out.

@@ -291,21 +291,21 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         retention: flags.retention.into(),
     })?;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
-        let mut signals = systemd::announce_stop(client::leave_signals()?);
-        let leaving = CancellationToken::new();
+        let mut signals = systemd::announce_stop(client::shutdown_signals()?);
+        let shutdown = CancellationToken::new();
         let hangups = hangup::listen()?;
-        let server = start(config, leaving.clone()).await?;
+        let server = start(config, shutdown.clone()).await?;
         systemd::report(server.last_turn());
         tokio::spawn(hangup::reload_at_each(hangups, server.reloader()));
         if flags.watch_jobs {
-            let (reloader, leaving) = (server.reloader(), leaving.clone());
-            tokio::spawn(async move { reloader.watch(leaving).await });
+            let (reloader, shutdown) = (server.reloader(), shutdown.clone());
+            tokio::spawn(async move { reloader.watch(shutdown).await });
         }
         let running = server.run();
         tokio::pin!(running);
         tokio::select! {
             ended = &mut running => return ended.map_err(failure_from),
-            _ = signals.recv() => leaving.cancel(),
+            _ = signals.recv() => shutdown.cancel(),
         }
         tracing::info!("shutting down: requests in progress finish; a second signal exits at once");
         tokio::select! {
@@ -322,14 +322,14 @@ pub(crate) fn restrict_umask() {
 }
 
 /// Starts the server and logs its address.
-pub(crate) async fn start(config: Config, leaving: CancellationToken) -> anyhow::Result<Server> {
+pub(crate) async fn start(config: Config, shutdown: CancellationToken) -> anyhow::Result<Server> {
     if config.is_plain_beyond_loopback() {
         tracing::warn!(
             "plain HTTP beyond loopback: tokens and output can be read on the network; --tls-cert and --tls-key encrypt it"
         );
     }
     let data = config.data_dir.clone();
-    let server = Server::start(config, leaving).await.map_err(|error| cannot_start(error, &data))?;
+    let server = Server::start(config, shutdown).await.map_err(|error| cannot_start(error, &data))?;
     tracing::info!("listening on {}", server.url());
     Ok(server)
 }

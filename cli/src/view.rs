@@ -13,7 +13,7 @@ use server::http::present::shapes::Time;
 pub(crate) use server::http::present::shapes::{
     Attempt, AuditEntry, Batch, BatchSummary, Caller, Definition, Dependency, Event, Explanation, FullBatch,
     FullJob, Hook, Job, Limit, Members, NewToken, Notification, Param, Parent, Pipeline, PipelineJob,
-    Reloaded, RetriedBatch, TargetTest, Timeout, Token, Verdict, Worker,
+    Reloaded, RetriedBatch, TargetTest, Timeout, Token, Worker, WorkerVerdict,
 };
 
 pub(crate) use self::definition::{DefinitionView, ReloadedView};

@@ -182,7 +182,7 @@ pub(crate) fn worker(flags: Flags) -> anyhow::Result<()> {
     let config = flags.into_config()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
-        let signals = systemd::announce_stop(client::leave_signals()?);
+        let signals = systemd::announce_stop(client::shutdown_signals()?);
         let last_turn = Arc::default();
         systemd::report(Arc::clone(&last_turn));
         client::run(config, signals, last_turn).await.map_err(failure_from)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use stub::{CliOutput, longshore, run};
 
-/// The words behind `longshore import`, and the jobs file that is expected.
+/// The words after `longshore import`, and the jobs file that is expected.
 const CASES: &[(&[&str], &str)] = &[
     (&["crontab", "crontab/user.crontab"], "crontab/user.yaml"),
     (

@@ -30,7 +30,7 @@ fn ignored_signals() -> Vec<i32> {
     (1..=SIGNAL_MAX).filter(|it| *it != SIGPIPE && mask >> (it - 1) & 1 == 1).collect()
 }
 
-/// The first descriptor behind the standard ones.
+/// The first descriptor after the standard ones.
 const FIRST_OTHER: i32 = 3;
 /// Signals of Linux have the numbers from 1 to this.
 const SIGNAL_MAX: i32 = 64;

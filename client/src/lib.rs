@@ -1,7 +1,7 @@
 //! The worker process: it owns clocks, sockets, directories and runtimes, and performs the decisions of the state machine in `worker`.
 //!
 //! [`run`] is the entry point. It locks the state directory, finds attempts of an earlier process, connects to the server and stays
-//! connected until it is asked to leave.
+//! connected until it is asked to shut down.
 
 pub mod attempt_dir;
 pub mod boot;
@@ -82,7 +82,7 @@ pub enum Error {
     Random(#[source] rand::rngs::SysError),
 }
 
-/// Runs a worker until it has left. Each item of `leave_requests` asks it to leave: the first one does what `on_term` says, and each further
+/// Runs a worker until it has shut down. Each item of `shutdown_requests` asks it to shut down: the first one does what `on_term` says, and each further
 /// one goes one step on: drain, interrupt, detach. An unreachable server is no error: the worker tries again for ever.
 ///
 /// The worker's loop stores in `last_turn` when it last made a turn: the uptime in nanoseconds, zero before the first turn. It makes one every
@@ -92,7 +92,7 @@ pub enum Error {
 /// The worker cannot be started.
 pub async fn run(
     config: Config,
-    leave_requests: mpsc::Receiver<()>,
+    shutdown_requests: mpsc::Receiver<()>,
     last_turn: Arc<AtomicU64>,
 ) -> Result<(), Error> {
     config.check()?;
@@ -136,9 +136,9 @@ pub async fn run(
         connector,
         logs,
         on_term: config.on_term,
-        inputs: LoopInputs { runtime, output_done, usage, storage_fault, wanted_images, leave_requests },
+        inputs: LoopInputs { runtime, output_done, usage, storage_fault, wanted_images, shutdown_requests },
         connection: None,
-        leave_requests: 0,
+        shutdown_requests: 0,
         exit: false,
         disk_space,
         health: config.health_file.map(HealthFile::at),
@@ -160,11 +160,11 @@ fn with_secrets(store: AttemptStore, config: &Config, identity: &Identity) -> Re
     }
 }
 
-/// SIGTERM and SIGINT as requests to leave.
+/// SIGTERM and SIGINT as requests to shut down.
 ///
 /// # Errors
 /// The system does not deliver the signals.
-pub fn leave_signals() -> io::Result<mpsc::Receiver<()>> {
+pub fn shutdown_signals() -> io::Result<mpsc::Receiver<()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (wish, wishes) = mpsc::channel(8);

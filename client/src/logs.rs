@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::attempt_dir::{self, AttemptDir, OutputProgress, ReplayRange};
 
-use files::{Files, KeepLimits};
+use files::{AttemptFiles, KeepLimits};
 pub(crate) use follower::OutputFollower;
 pub use queue::{ACKNOWLEDGE_TIMEOUT, MEMORY_BYTES_MAX};
 use queue::{NextAction, Queue};
@@ -33,10 +33,10 @@ use queue::{NextAction, Queue};
 /// The output of all attempts of this worker. The handle is cheap: clones share one queue.
 #[derive(Clone)]
 pub struct Logs {
-    shared: Arc<Shared>,
+    state: Arc<LogsState>,
 }
 
-struct Shared {
+struct LogsState {
     queue: Mutex<Queue>,
     /// Wakes the session: there may be something to send.
     wake: Notify,
@@ -50,19 +50,19 @@ impl Logs {
     #[must_use]
     pub fn new() -> (Self, mpsc::UnboundedReceiver<Token>) {
         let (done, finished) = mpsc::unbounded_channel();
-        let shared = Shared {
+        let state = LogsState {
             queue: Mutex::new(Queue::default()),
             wake: Notify::new(),
             done,
             watch: watch::GrowthWatch::default(),
         };
-        (Self { shared: Arc::new(shared) }, finished)
+        (Self { state: Arc::new(state) }, finished)
     }
 
     /// Appends bytes that exist only in memory. Above [`MEMORY_BYTES_MAX`] they become a marked gap, so a runtime never waits.
     pub fn push(&self, token: Token, stream: Stream, bytes: &[u8]) {
         self.queue().push(token, stream, bytes);
-        self.shared.wake.notify_one();
+        self.state.wake.notify_one();
     }
 
     /// Sends the content of an attempt's files and follows their growth, up to `bytes_max` in all (zero: 64 MiB), with matches of these
@@ -78,14 +78,14 @@ impl Logs {
         bytes_max: u64,
         patterns: &[String],
     ) -> Result<(), attempt_dir::Error> {
-        if self.shared.watch.knows(token) {
+        if self.state.watch.knows(token) {
             return Ok(());
         }
         let (progress, replayed) = (dir.progress()?, dir.replayed()?);
-        let files = Arc::new(Files::open(dir.clone(), patterns)?);
-        self.shared.watch.add(&self.shared, token, &files);
+        let files = Arc::new(AttemptFiles::open(dir.clone(), patterns)?);
+        self.state.watch.add(&self.state, token, &files);
         let lengths = files.lengths();
-        let limits = KeepLimits::new(bytes_max, progress, replayed).with_margin(files.margin());
+        let limits = KeepLimits::new(bytes_max, progress, replayed).with_mask_context(files.context_bytes());
         self.begin_to_send(token, files, limits, progress, lengths);
         Ok(())
     }
@@ -94,42 +94,42 @@ impl Logs {
     fn begin_to_send(
         &self,
         token: Token,
-        files: Arc<Files>,
+        files: Arc<AttemptFiles>,
         limits: KeepLimits,
         progress: OutputProgress,
         lengths: [u64; 2],
     ) {
         self.queue().follow(token, files, limits, progress, lengths);
         // Growth since then may have been noticed before the queue knew the attempt, and was ignored.
-        watch::look_at(&self.shared, token);
-        self.shared.wake.notify_one();
+        watch::check_growth(&self.state, token);
+        self.state.wake.notify_one();
     }
 
     /// Marks the offsets from which the files hold bytes of the engine's log.
-    pub fn replaying(&self, token: Token, replayed: ReplayRange) {
-        self.queue().replaying(token, replayed);
+    pub fn set_replayed(&self, token: Token, replayed: ReplayRange) {
+        self.queue().set_replayed(token, replayed);
     }
 
     /// Marks the output as complete with these lengths. Bytes that cannot be found become a gap.
     pub fn finish(&self, token: Token, lengths: OutputLengths) {
-        self.shared.watch.forget(token);
+        self.state.watch.forget(token);
         let done = self.queue().finish(token, lengths, Instant::now());
         self.report_done(done);
-        self.shared.wake.notify_one();
+        self.state.wake.notify_one();
     }
 
     /// Gives up the unacknowledged output of this attempt. The server gets its length once, as a gap.
     pub fn give_up(&self, token: Token) {
-        self.shared.watch.forget(token);
+        self.state.watch.forget(token);
         let done = self.queue().give_up(token);
         self.report_done(done);
-        self.shared.wake.notify_one();
+        self.state.wake.notify_one();
     }
 
     /// Starts a new session: unacknowledged output will be sent again.
     pub fn reconnected(&self) {
         self.queue().reconnected(Instant::now());
-        self.shared.wake.notify_one();
+        self.state.wake.notify_one();
     }
 
     /// The next frame, as soon as there is one and the session has room for it: at most
@@ -140,7 +140,7 @@ impl Logs {
     /// A cancelled call has sent nothing.
     pub async fn next(&self) -> Vec<Chunk> {
         loop {
-            let woken = self.shared.wake.notified();
+            let woken = self.state.wake.notified();
             let action = self.queue().next_action(Instant::now());
             match action {
                 NextAction::Send(chunks) => return chunks,
@@ -172,22 +172,22 @@ impl Logs {
                 drop(tokio::task::spawn_blocking(move || files.free(&freeing)));
             }
         }
-        self.shared.wake.notify_one();
+        self.state.wake.notify_one();
     }
 
     fn report_done(&self, done: impl IntoIterator<Item = Token>) {
         for token in done {
-            // The receiver is gone: the worker is leaving.
-            let _ = self.shared.done.send(token);
+            // The receiver is gone: the worker is shutting down.
+            let _ = self.state.done.send(token);
         }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.shared.queue()
+        self.state.queue()
     }
 }
 
-impl Shared {
+impl LogsState {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // A panic of another task must not stop the output of all attempts.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)

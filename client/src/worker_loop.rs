@@ -10,7 +10,7 @@ use protocol::order::Refused;
 use protocol::{Now, Order, Report, RuntimeKind, Token, Uptime, UsageSample};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use worker::input::{Leave, RuntimeEvent};
+use worker::input::{RuntimeEvent, ShutdownMode};
 use worker::{Effect, Input, Worker};
 
 use crate::clock;
@@ -39,7 +39,7 @@ pub(crate) struct WorkerLoop {
     pub(crate) on_term: OnTerm,
     pub(crate) inputs: LoopInputs,
     pub(crate) connection: Option<Connection>,
-    pub(crate) leave_requests: u32,
+    pub(crate) shutdown_requests: u32,
     pub(crate) exit: bool,
     pub(crate) disk_space: DiskSpace,
     pub(crate) health: Option<HealthFile>,
@@ -57,8 +57,8 @@ pub(crate) struct LoopInputs {
     pub(crate) storage_fault: watch::Receiver<Option<String>>,
     /// Questions of the clean-up of images.
     pub(crate) wanted_images: mpsc::Receiver<WantedQuestion>,
-    /// Each item is one request that the process leave.
-    pub(crate) leave_requests: mpsc::Receiver<()>,
+    /// Each item is one request that the process shut down.
+    pub(crate) shutdown_requests: mpsc::Receiver<()>,
 }
 
 impl WorkerLoop {
@@ -101,13 +101,13 @@ impl WorkerLoop {
     /// Waits a moment for removals that are under way, because nobody would look for these containers on this worker again. A detaching
     /// worker does not wait.
     async fn wait_for_removals(&mut self) {
-        if self.leave_requests > 0 && self.leave() == Leave::Detach {
+        if self.shutdown_requests > 0 && self.shutdown_mode() == ShutdownMode::Detach {
             return;
         }
         let removed = futures_util::future::join_all(self.runtimes.iter().map(|it| it.wait_for_removals()));
         tokio::select! {
             _ = removed => {}
-            Some(()) = self.inputs.leave_requests.recv() => {}
+            Some(()) = self.inputs.shutdown_requests.recv() => {}
             () = tokio::time::sleep(REMOVE_TIMEOUT) => tracing::warn!("leaving although some ended containers are not removed; the next start removes them"),
         }
     }
@@ -124,7 +124,7 @@ impl WorkerLoop {
         };
         tokio::select! {
             biased;
-            Some(()) = self.inputs.leave_requests.recv() => self.leave_requested(),
+            Some(()) = self.inputs.shutdown_requests.recv() => self.on_shutdown_request(),
             event = heard => self.on_connection_event(event),
             Some(event) = self.inputs.runtime.recv() => self.step(Input::Happened(event)),
             Some(token) = self.inputs.output_done.recv() => self.step(Input::OutputDone(token)),
@@ -191,20 +191,20 @@ impl WorkerLoop {
         }
     }
 
-    /// A request to leave. Each one goes one step further than the one before: drain, interrupt, detach.
-    fn leave_requested(&mut self) {
-        self.leave_requests += 1;
-        let leave = self.leave();
-        tracing::info!(?leave, "asked to leave");
-        self.step(Input::Leave(leave));
+    /// Shuts down as asked. Each one goes one step further than the one before: drain, interrupt, detach.
+    fn on_shutdown_request(&mut self) {
+        self.shutdown_requests += 1;
+        let mode = self.shutdown_mode();
+        tracing::info!(leave = ?mode, "asked to leave");
+        self.step(Input::Shutdown(mode));
     }
 
     /// The meaning of the requests so far.
-    fn leave(&self) -> Leave {
-        match (self.leave_requests, self.on_term) {
-            (1, OnTerm::Drain) => Leave::Drain,
-            (1, OnTerm::Interrupt) | (2, OnTerm::Drain) => Leave::Interrupt,
-            _ => Leave::Detach,
+    fn shutdown_mode(&self) -> ShutdownMode {
+        match (self.shutdown_requests, self.on_term) {
+            (1, OnTerm::Drain) => ShutdownMode::Drain,
+            (1, OnTerm::Interrupt) | (2, OnTerm::Drain) => ShutdownMode::Interrupt,
+            _ => ShutdownMode::Detach,
         }
     }
 

@@ -110,7 +110,7 @@ async fn serve(directory: &Path) -> axum::Router {
         tls: None,
         body_bytes_max: BODY_BYTES_MAX,
         intervals: Intervals::default(),
-        leaving: CancellationToken::new(),
+        shutdown: CancellationToken::new(),
     };
     router(app, axum::Router::new())
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::acts::{acts, number};
-use crate::worker::input::{Exit, Leave, ResultFile, RuntimeEvent};
+use crate::worker::input::{Exit, ResultFile, RuntimeEvent, ShutdownMode};
 use crate::worker::{Config, Effect, Input, Policy, Worker};
 use protocol::report::{Availability, OutputLengths};
 use protocol::{Incarnation, Now, RuntimeKind, Timestamp, Token, Uptime, wire};
@@ -43,7 +43,7 @@ pub fn walk(bytes: &[u8]) {
                     world.take(Input::OutputDone(token));
                 }
             }
-            6 if choice == u64::MAX => world.take(Input::Leave(Leave::Drain)),
+            6 if choice == u64::MAX => world.take(Input::Shutdown(ShutdownMode::Drain)),
             _ => {
                 if let Ok(Some(order)) = wire::decode_order(act) {
                     world.take(Input::Ordered(order));

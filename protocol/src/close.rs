@@ -83,7 +83,7 @@ impl CloseCode {
         Close { code: self.code, reason: String::from(self.name) }
     }
 
-    /// The close frame with this reason behind its name, cut to fit.
+    /// The close frame with this reason after its name, cut to fit.
     #[must_use]
     pub fn with_reason(self, reason: impl core::fmt::Display) -> Close {
         let mut text = Bounded(String::from(self.name));

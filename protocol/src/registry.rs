@@ -29,7 +29,7 @@ impl RegistryLogin {
         if !is_registry_host(&self.host) {
             return Err(format!("{:?} is no registry such as registry.example:5000", self.host));
         }
-        // The password begins behind the first colon.
+        // The password begins after the first colon.
         let username = &self.username;
         if username.is_empty()
             || username.len() > USERNAME_BYTES_MAX

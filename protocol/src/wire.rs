@@ -121,7 +121,7 @@ impl<'a> FrameBody<'a> {
         Ok(value)
     }
 
-    /// A Hello behind the revision of its format. The revision is read first: the rest may be written in any other way.
+    /// A Hello after the revision of its format. The revision is read first: the rest may be written in any other way.
     fn read_hello(&mut self) -> Result<Hello, DecodeError> {
         let mut decoder = DecoderImpl::new(Cursor { rest: self.bytes }, CONFIGURATION, ());
         match u16::decode(&mut decoder) {

@@ -1,18 +1,18 @@
 //! Checks every invariant of the scheduler. Tests and the simulation call it after each step.
 
 mod unfinished_batch;
+mod workers;
 
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use protocol::{JobId, WorkerId};
+use protocol::JobId;
 
 use crate::core::Scheduler;
 use crate::explain::obstacles::obstacles;
 use crate::explain::pending;
-use crate::fleet::Worker;
 use crate::handlers;
 use crate::ids::DefinitionNo;
 use crate::job::{Attempt, Job, LiveState};
@@ -35,10 +35,22 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     }
     faults.extend(handlers::unique::faults(scheduler));
     faults.extend(run_on::audit::faults(scheduler));
+    audit_jobs(scheduler, &mut faults);
+    audit_lanes(scheduler, &mut faults);
+    for (id, worker) in scheduler.fleet.iter() {
+        workers::audit_worker(scheduler, id, worker, &mut faults);
+    }
+    audit_facts_of_jobs(scheduler, &mut faults);
+    audit_definitions(scheduler, &mut faults);
+    audit_timers(scheduler, &mut faults);
+    audit_batches(scheduler, &mut faults);
+    faults
+}
+
+/// Each job by itself, and the number of queued ones.
+fn audit_jobs(scheduler: &Scheduler, faults: &mut Vec<String>) {
     let mut queued = 0;
-    let mut uses: BTreeMap<DefinitionNo, u64> = BTreeMap::new();
     for (id, job) in &scheduler.jobs {
-        *uses.entry(job.definition).or_default() += 1;
         queued += usize::from(
             matches!(job.live_state, LiveState::Queued(_)) && !scheduler.pending_batches.hides(*id),
         );
@@ -49,6 +61,10 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     if queued != scheduler.ready.len() {
         faults.push("a lane holds a job that is not queued".into());
     }
+}
+
+/// No lane waits that could go on, and each waits for what it says.
+fn audit_lanes(scheduler: &Scheduler, faults: &mut Vec<String>) {
     let may_go =
         |lane: LaneKey| !scheduler.has_more_to_place && !scheduler.ready.is_paused(lane.definition());
     for (lane, _) in scheduler.ready.lanes().filter(|(lane, _)| may_go(*lane)) {
@@ -65,39 +81,10 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
             faults.push(format!("jobs of lane {lane:?} wait for {found:?}, not {told:?}"));
         }
     }
-    for (id, worker) in scheduler.fleet.iter() {
-        faults.extend(unwatched(scheduler, id, worker).map(|fault| format!("worker {id}: {fault}")));
-        for job in &worker.holdings.jobs {
-            let holder = scheduler.jobs.get(job).and_then(Job::attempt).map(|attempt| attempt.worker);
-            if holder != Some(id) {
-                faults.push(format!("worker {id} lists job {job}, which is held by {holder:?}"));
-            }
-        }
-        for token in worker.holdings.unmanaged.keys() {
-            if scheduler
-                .jobs
-                .get(&token.job)
-                .and_then(Job::attempt)
-                .is_some_and(|attempt| attempt.is(*token, id))
-            {
-                faults.push(format!("worker {id} has {token}, which is listed as unmanaged and is current"));
-            }
-        }
-        if worker.health.breaker.probe().is_some_and(|probe| !worker.holdings.jobs.contains(&probe)) {
-            faults.push(format!("worker {id} waits for a probe that it does not hold"));
-        }
-        let heartbeat = worker.link.heartbeat().unwrap_or(scheduler.config.intervals.heartbeat);
-        if worker.link.is_ready()
-            && handlers::wanted_heartbeat(scheduler, id).is_some_and(|wanted| wanted < heartbeat)
-        {
-            faults.push(format!("worker {id} has a longer heartbeat interval than its attempts need"));
-        }
-        for key in &worker.holdings.prefetched {
-            if !scheduler.jobs.get(&key.job()).and_then(Job::attempt).is_some_and(Attempt::is_prefetched) {
-                faults.push(format!("worker {id}: job {} is not in its backlog", key.job()));
-            }
-        }
-    }
+}
+
+/// Tables beside the jobs name only jobs to which their facts belong.
+fn audit_facts_of_jobs(scheduler: &Scheduler, faults: &mut Vec<String>) {
     for job in scheduler.unconfirmed.keys() {
         if !scheduler
             .fleet
@@ -112,7 +99,13 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
             faults.push(format!("a phase is kept for job {job}, which has no attempt"));
         }
     }
-    for number in scheduler.pending_batches.batches().flat_map(|batch| &batch.definitions) {
+}
+
+/// Definitions are counted by the jobs and the unfinished batches that use them, and all are published.
+fn audit_definitions(scheduler: &Scheduler, faults: &mut Vec<String>) {
+    let mut uses: BTreeMap<DefinitionNo, u64> = BTreeMap::new();
+    let of_batches = scheduler.pending_batches.batches().flat_map(|batch| &batch.definitions);
+    for number in scheduler.jobs.values().map(|job| &job.definition).chain(of_batches) {
         *uses.entry(*number).or_default() += 1;
     }
     if scheduler
@@ -125,6 +118,10 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
     if !scheduler.definitions.publishes_all() {
         faults.push("the published definitions differ from the table".into());
     }
+}
+
+/// Schedules and expectations have the timers that they seem to have.
+fn audit_timers(scheduler: &Scheduler, faults: &mut Vec<String>) {
     for (number, at) in scheduler.schedules.timers() {
         if !scheduler.timers.has_wall(at, WallTimer::Fire(number)) {
             faults.push(format!("schedule {number:?} seems to have a timer, and has none"));
@@ -138,6 +135,10 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
             faults.push(format!("the expectation of {} is not watched", entry.row.definition));
         }
     }
+}
+
+/// Batches count their live members, and unfinished ones have members to come.
+fn audit_batches(scheduler: &Scheduler, faults: &mut Vec<String>) {
     for batch in scheduler.batches.iter() {
         let members = (batch.first.0..batch.end().0).filter(|id| scheduler.jobs.contains_key(&JobId(*id)));
         if !scheduler.pending_batches.hides(batch.first) && members.count() != batch.live as usize {
@@ -158,41 +159,9 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
             .and_then(|batch| members_fault(scheduler, batch))
             .map(ToString::to_string),
     );
-    faults
 }
 
-/// An event that must happen to this worker and has no timer.
-fn unwatched(scheduler: &Scheduler, id: WorkerId, worker: &Worker) -> Option<&'static str> {
-    let watched = |at, alarm| scheduler.timers.has_uptime(at, alarm);
-    if worker.claims.clones_until.is_some_and(|at| !watched(at, UptimeTimer::ClonesGone(id))) {
-        Some("the end of its cloned state has no timer")
-    } else if worker.lease.alarm.is_some_and(|at| !watched(at, UptimeTimer::LeaseEnd(id))) {
-        Some("its lease has no timer")
-    } else if worker.lease.alarm.is_none() && !worker.lease.is_expired {
-        Some("it is reachable and its lease has no end")
-    } else if worker.health.exclusions.ends().any(|at| !watched(at, UptimeTimer::ExclusionEnd(id))) {
-        Some("the end of its exclusion has no timer")
-    } else if !drain_ends(scheduler, id, worker) {
-        Some("the end of its drain has no timer")
-    } else {
-        None
-    }
-}
-
-/// A drain deadline has its timer. After the deadline, all attempts of the worker are being stopped.
-fn drain_ends(scheduler: &Scheduler, id: WorkerId, worker: &Worker) -> bool {
-    let attempt = |job| scheduler.jobs.get(job).and_then(Job::attempt);
-    let deadline = worker.row.drain.and_then(|drain| drain.deadline);
-    deadline.is_none_or(|at| {
-        scheduler.timers.has_wall(at, WallTimer::DrainEnd(id))
-            || worker
-                .holdings
-                .jobs
-                .iter()
-                .all(|job| attempt(job).is_some_and(|attempt| attempt.stopping.is_some()))
-    })
-}
-
+/// The first fault of a job: its definition, number, timers, and its place in the queue or on its worker.
 fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str> {
     if scheduler.definitions.at(job.definition).is_none() {
         return Some("its definition is not known");
@@ -261,11 +230,12 @@ mod tests {
     use alloc::vec;
     use core::time::Duration;
 
-    use protocol::{Now, Revision, Timestamp, Uptime};
+    use protocol::{Now, Revision, Timestamp, Uptime, WorkerId};
 
     use super::*;
     use crate::config::{Config, Counters};
     use crate::definition::Definition;
+    use crate::fleet::Worker;
     use crate::fleet::row::{Drain, WorkerRow};
     use crate::ids::Ticket;
     use crate::input::{Input, Submit};

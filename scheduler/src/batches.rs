@@ -136,7 +136,7 @@ impl LiveBatch {
         }
     }
 
-    /// The number behind the last member.
+    /// The number after the last member.
     #[must_use]
     pub fn end(&self) -> JobId {
         JobId(self.first.0 + u64::from(self.count))

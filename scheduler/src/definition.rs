@@ -203,12 +203,18 @@ pub struct LossPolicy {
         with = "milliseconds::optional",
         skip_serializing_if = "is_default"
     )]
-    pub ping: Option<Duration>,
+    pub heartbeat: Option<Duration>,
 }
 
 impl Default for LossPolicy {
     fn default() -> Self {
-        Self { limit: 3, after: Duration::from_secs(60), on_lost: OnLost::Retry, delay: None, ping: None }
+        Self {
+            limit: 3,
+            after: Duration::from_secs(60),
+            on_lost: OnLost::Retry,
+            delay: None,
+            heartbeat: None,
+        }
     }
 }
 

@@ -53,14 +53,14 @@ struct DefinitionEntry {
 #[derive(Clone, Debug, Default)]
 struct CurrentRules {
     /// Heartbeat interval of workers that hold its jobs.
-    ping: Option<Duration>,
+    heartbeat: Option<Duration>,
     /// The only workers that may run its jobs; any if empty.
     workers: Vec<WorkerSelector>,
 }
 
 impl CurrentRules {
     fn of(definition: &Definition) -> Self {
-        Self { ping: definition.loss.ping, workers: definition.placement.workers.clone() }
+        Self { heartbeat: definition.loss.heartbeat, workers: definition.placement.workers.clone() }
     }
 }
 
@@ -206,8 +206,8 @@ impl Definitions {
 
     /// Heartbeat interval of workers that hold a job of this definition, if it asks for one.
     #[must_use]
-    pub fn ping(&self, number: DefinitionNo) -> Option<Duration> {
-        self.entries.get(number.0 as usize).and_then(Option::as_ref).and_then(|entry| entry.rules.ping)
+    pub fn heartbeat(&self, number: DefinitionNo) -> Option<Duration> {
+        self.entries.get(number.0 as usize).and_then(Option::as_ref).and_then(|entry| entry.rules.heartbeat)
     }
 
     /// Adds a definition if the table does not have it, current or not.

@@ -173,17 +173,17 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn verdict(&self) -> Option<Verdict> {
+    fn verdict(&self) -> Option<DependencyVerdict> {
         match self.unmet {
-            Some(unmet) => Some(Verdict::Unmet(unmet)),
-            None => self.left.is_empty().then_some(Verdict::Met),
+            Some(unmet) => Some(DependencyVerdict::Unmet(unmet)),
+            None => self.left.is_empty().then_some(DependencyVerdict::Met),
         }
     }
 }
 
 /// The decision about a job that waits no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DependencyVerdict {
     /// All jobs and batches have ended as required: it may start.
     Met,
     /// One of them ended otherwise: it is cancelled.
@@ -288,7 +288,7 @@ impl Dependencies {
     }
 
     /// The next job that waits no longer, which is removed. Jobs that `is_hidden` says are left for [`Self::review`].
-    pub fn next_decided(&mut self, is_hidden: impl Fn(JobId) -> bool) -> Option<(JobId, Verdict)> {
+    pub fn next_decided(&mut self, is_hidden: impl Fn(JobId) -> bool) -> Option<(JobId, DependencyVerdict)> {
         loop {
             let job = self.decided.pop_front()?;
             let verdict = self.waiting.get(&job).and_then(Waiting::verdict);
@@ -314,7 +314,7 @@ mod tests {
     const ON: fn(u64) -> PredecessorId = |job| PredecessorId::Job(JobId(job));
     const BATCH: fn(u64) -> PredecessorId = |first| PredecessorId::Batch(JobId(first));
 
-    fn decided(dependencies: &mut Dependencies) -> Vec<(u64, Verdict)> {
+    fn decided(dependencies: &mut Dependencies) -> Vec<(u64, DependencyVerdict)> {
         while dependencies.pass_on().is_some() {}
         core::iter::from_fn(|| dependencies.next_decided(|_| false)).map(|(job, it)| (job.0, it)).collect()
     }
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(decided(&mut dependencies), []);
         assert!(dependencies.must_wait(JOB(3)));
         dependencies.record_end(ON(1), Some(State::Succeeded));
-        assert_eq!(decided(&mut dependencies), [(3, Verdict::Met)]);
+        assert_eq!(decided(&mut dependencies), [(3, DependencyVerdict::Met)]);
         assert!(!dependencies.must_wait(JOB(3)) && !dependencies.has_work());
     }
 
@@ -338,7 +338,7 @@ mod tests {
         dependencies.record_end(ON(2), Some(State::Succeeded));
         dependencies.record_end(ON(1), None);
         let unmet = Unmet { on: ON(2), state: Some(State::Succeeded), is_skipped: true };
-        assert_eq!(decided(&mut dependencies), [(3, Verdict::Unmet(unmet))]);
+        assert_eq!(decided(&mut dependencies), [(3, DependencyVerdict::Unmet(unmet))]);
     }
 
     #[test]
@@ -348,7 +348,7 @@ mod tests {
         assert!(!dependencies.record_end(ON(7), Some(State::Succeeded)));
         assert_eq!(decided(&mut dependencies), []);
         assert!(!dependencies.record_end(BATCH(7), Some(State::Failed)));
-        assert_eq!(decided(&mut dependencies), [(9, Verdict::Met)]);
+        assert_eq!(decided(&mut dependencies), [(9, DependencyVerdict::Met)]);
     }
 
     #[test]
@@ -357,7 +357,9 @@ mod tests {
         dependencies.add(JOB(2), [(ON(1), RequiredEnd::Success)]);
         dependencies.skip(JOB(1));
         dependencies.record_end(ON(1), Some(State::Cancelled));
-        let [(2, Verdict::Unmet(unmet))] = decided(&mut dependencies)[..] else { panic!("it is decided") };
+        let [(2, DependencyVerdict::Unmet(unmet))] = decided(&mut dependencies)[..] else {
+            panic!("it is decided")
+        };
         assert!(unmet.is_skipped && dependencies.skipped.is_empty());
     }
 
@@ -379,7 +381,7 @@ mod tests {
         assert!(dependencies.pass_on().is_some());
         assert_eq!(dependencies.next_decided(|_| true), None);
         dependencies.review(JOB(2));
-        assert_eq!(dependencies.next_decided(|_| false), Some((JOB(2), Verdict::Met)));
+        assert_eq!(dependencies.next_decided(|_| false), Some((JOB(2), DependencyVerdict::Met)));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub enum ParamDefaults {
 pub enum Field {
     /// Jobs that it comes after.
     After,
-    /// Words behind the command.
+    /// Words after the command.
     Args,
     /// Variables over those of the definition.
     Environment,
@@ -261,7 +261,7 @@ pub struct JobParams {
     pub environment: Vec<(String, String)>,
     /// The variables `PARAM_*`, above those of the submission.
     pub variables: Vec<(String, String)>,
-    /// Words behind the container's command, before those of the submission.
+    /// Words after the container's command, before those of the submission.
     pub args: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
 //! Pauses of definitions, groups, schedules and the whole server: each lasts until somebody resumes it, or until a time that was given with it.
 //! They are kept by name, so a new revision, a removed definition that comes back and a restart change nothing about them. A job is paused by
 //! the definition that it was made with: a group by the `concurrency.group` of its own revision, as for permits. The queue keeps the lanes of
-//! paused definitions aside, so steps do not look at them.
+//! paused definitions apart from the others, so steps do not look at them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

@@ -107,7 +107,7 @@ impl PendingBatches {
         self.batches().map(|batch| batch.rest.len()).sum()
     }
 
-    /// Adds a batch behind the others. `predecessors` are jobs and batches that have not ended.
+    /// Adds a batch after the others. `predecessors` are jobs and batches that have not ended.
     pub fn push(&mut self, batch: PendingBatch, predecessors: impl IntoIterator<Item = PredecessorId>) {
         self.predecessors.extend(predecessors.into_iter().map(|on| (on, None)));
         self.demand.add(&batch.demand);

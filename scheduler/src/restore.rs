@@ -323,7 +323,7 @@ impl Scheduler {
         let reserved = definition.and_then(|definition| Reserved::of(&definition.container.resources, gpus));
         self.fleet.hold(live.worker, live.token, reserved);
         if let RunOnRole::Member(member) = job.role() {
-            self.parents.hold(member.parent, id, live.worker);
+            self.parents.hold_worker(member.parent, id, live.worker);
         }
         let key_set = placement::key_set_of(self, job);
         let needs = self.limits.needs(job.definition, key_set);

@@ -43,7 +43,7 @@ pub const LOSS_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Counts a loss and returns the number within the window that ends with it. The stored end of the attempt
 /// counts and not the time of the report, so a restart does not change the result.
-pub fn note_loss(losses: &mut Vec<Timestamp>, ended_at: Timestamp) -> u32 {
+pub fn record_loss(losses: &mut Vec<Timestamp>, ended_at: Timestamp) -> u32 {
     losses.retain(|at| ended_at.since(*at) < LOSS_WINDOW);
     losses.push(ended_at);
     u32::try_from(losses.len()).unwrap_or(u32::MAX)
@@ -124,7 +124,7 @@ mod tests {
     fn a_loss_is_forgotten_after_a_day() {
         let day = 24 * 60 * 60 * 1_000;
         let mut losses = alloc::vec![Timestamp(1_000), Timestamp(5_000)];
-        assert_eq!(note_loss(&mut losses, Timestamp(day + 1_000)), 2);
+        assert_eq!(record_loss(&mut losses, Timestamp(day + 1_000)), 2);
         assert_eq!(losses, [Timestamp(5_000), Timestamp(day + 1_000)]);
     }
 

@@ -7,14 +7,14 @@
 //! - While the server was away nothing is decided. The slots of that time are decided at the next start, by `catch_up`.
 //! - A changed rule begins at the moment of the change. One row `rule_changed` with count 0 marks it in the ledger. The old rule decides
 //!   all slots up to then, jitter or not. Rules are not stored: if one changed while the server was away, nobody knows it any more. Then the
-//!   row begins behind the cursor, and its count is not exact. A schedule that is gone at a start has such a row, too.
+//!   row begins after the cursor, and its count is not exact. A schedule that is gone at a start has such a row, too.
 //! - A schedule that leaves jobs.yaml keeps its cursor. If it comes back, the slots in between are missed: `removed`.
 //!   The store forgets it after the last row of its ledger, some weeks later: then it begins anew.
 //! - While it is paused or disabled its slots are skipped. They never fire later.
 //! - A backfill makes jobs of decided slots that have none. It neither moves the cursor nor changes the row that left them out.
 //! - A restore moves every cursor to its own time. One row `restored` covers the slots since the backup, which may have fired before.
 
-mod closed;
+mod inactive;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -236,7 +236,7 @@ impl FireVerdict {
 
     /// True if the schedule was paused or disabled.
     #[must_use]
-    pub const fn is_closed(self) -> bool {
+    pub const fn is_inactive(self) -> bool {
         matches!(self, Self::Skipped(SkipReason::Paused | SkipReason::Disabled))
     }
 
@@ -252,15 +252,15 @@ impl FireVerdict {
 pub struct Schedules {
     pub(crate) entries: BTreeMap<ScheduleNo, Entry>,
     pub(crate) numbers: BTreeMap<(Arc<str>, ScheduleId), ScheduleNo>,
-    pub(crate) names: BTreeMap<Arc<str>, NameState>,
+    pub(crate) by_definition: BTreeMap<Arc<str>, DefinitionSchedules>,
     /// Of those that jobs.yaml has.
     pub(crate) cursors: Cursors,
     /// jobs.yaml has been read since the start.
     pub(crate) are_read: bool,
     /// Jobs of schedules that have not ended.
     jobs: BTreeMap<JobId, Arc<str>>,
-    /// Definitions with several of these jobs.
-    crowded: BTreeSet<Arc<str>>,
+    /// The definitions with several of these jobs.
+    with_several_live_jobs: BTreeSet<Arc<str>>,
     /// Jobs that are cancelled for the job of a later slot (`overlap: replace`), with that job. Their reasons name it; it is not stored.
     replaced: BTreeMap<JobId, JobId>,
 }
@@ -273,26 +273,26 @@ pub(crate) struct Entry {
     pub(crate) schedule: Option<Schedule>,
     /// When its timer is set to.
     pub(crate) due_at: Option<Timestamp>,
-    /// The last row of its ledger, if the next slot may extend it.
-    pub(crate) open: Option<FireRow>,
+    /// The last row of its ledger, if the next slot may extend it: slots that did not fire.
+    pub(crate) extendable_row: Option<FireRow>,
     /// The last commit of this process with a backfill of it.
     pub(crate) backfilled_in: Option<GroupNo>,
 }
 
 /// State that the schedules of one definition share.
 #[derive(Debug, Default)]
-pub(crate) struct NameState {
+pub(crate) struct DefinitionSchedules {
     /// The definition of its jobs; absent while it is not in jobs.yaml.
-    pub(crate) current: Option<Current>,
+    pub(crate) current: Option<CurrentDefinition>,
     /// The group that the definition shares its permits with.
     pub(crate) group: Option<Arc<str>>,
     /// Jobs of its schedules that have not ended, of any revision.
     pub(crate) live: BTreeSet<JobId>,
 }
 
-/// The entry of jobs.yaml for a definition with schedules.
+/// The keys of a definition in jobs.yaml, as it is now, that decide about its slots.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Current {
+pub(crate) struct CurrentDefinition {
     pub(crate) revision: Revision,
     pub(crate) enabled: bool,
     pub(crate) overlap: Overlap,
@@ -305,7 +305,7 @@ impl Schedules {
             self.add(row);
         }
         for (job, name) in live.jobs {
-            self.hold(job, name);
+            self.add_job(job, name);
         }
     }
 
@@ -313,30 +313,32 @@ impl Schedules {
     pub(crate) fn add(&mut self, row: ScheduleRow) -> ScheduleNo {
         let number = self.entries.last_key_value().map_or(ScheduleNo(0), |(last, _)| ScheduleNo(last.0 + 1));
         self.numbers.insert((row.definition.clone(), row.schedule.clone()), number);
-        self.names.entry(row.definition.clone()).or_default();
-        self.entries
-            .insert(number, Entry { row, schedule: None, due_at: None, open: None, backfilled_in: None });
+        self.by_definition.entry(row.definition.clone()).or_default();
+        self.entries.insert(
+            number,
+            Entry { row, schedule: None, due_at: None, extendable_row: None, backfilled_in: None },
+        );
         number
     }
 
-    /// A schedule of this definition made a job.
-    pub(crate) fn hold(&mut self, job: JobId, name: Arc<str>) {
-        let live = &mut self.names.entry(name.clone()).or_default().live;
+    /// Adds a job that a schedule of this definition made.
+    pub(crate) fn add_job(&mut self, job: JobId, name: Arc<str>) {
+        let live = &mut self.by_definition.entry(name.clone()).or_default().live;
         live.insert(job);
         if live.len() > 1 {
-            self.crowded.insert(name.clone());
+            self.with_several_live_jobs.insert(name.clone());
         }
         self.jobs.insert(job, name);
     }
 
-    /// A job has ended. Returns the first job of the same definition that remains, if this one was made by a schedule.
-    pub(crate) fn let_go(&mut self, job: JobId) -> Option<JobId> {
+    /// Removes a job that has ended. Returns the first job of the same definition that remains, if this one was made by a schedule.
+    pub(crate) fn remove_job(&mut self, job: JobId) -> Option<JobId> {
         self.replaced.remove(&job);
         let name = self.jobs.remove(&job)?;
-        let state = self.names.get_mut(&name)?;
+        let state = self.by_definition.get_mut(&name)?;
         state.live.remove(&job);
         if state.live.len() < 2 {
-            self.crowded.remove(&name);
+            self.with_several_live_jobs.remove(&name);
         }
         state.live.first().copied()
     }
@@ -355,15 +357,17 @@ impl Schedules {
 
     /// True if a job must wait for an earlier one of the schedules of its definition.
     pub(crate) fn must_wait(&self, job: JobId) -> bool {
-        let Some(state) = self.jobs.get(&job).and_then(|name| self.names.get(name)) else { return false };
+        let Some(state) = self.jobs.get(&job).and_then(|name| self.by_definition.get(name)) else {
+            return false;
+        };
         state.current.is_some_and(|current| current.overlap != Overlap::Allow)
             && state.live.first().is_some_and(|first| *first < job)
     }
 
     /// Definitions of which jobs of schedules wait for an earlier one, each with the job that must end first.
     pub(crate) fn queues(&self) -> impl Iterator<Item = (Arc<str>, JobId)> {
-        self.crowded.iter().filter_map(|name| {
-            let state = self.names.get(name)?;
+        self.with_several_live_jobs.iter().filter_map(|name| {
+            let state = self.by_definition.get(name)?;
             state.current.filter(|current| current.overlap != Overlap::Allow)?;
             Some((name.clone(), *state.live.first()?))
         })

@@ -167,7 +167,7 @@ fn happen(world: &mut World, words: &[&str]) {
                 _ => OnLost::Retry,
             };
             it.loss.delay = option("loss_delay").map(seconds);
-            it.loss.ping = option("ping").map(seconds);
+            it.loss.heartbeat = option("heartbeat").map(seconds);
             it.revision = option("revision").map_or(it.revision, |number| Revision(number.parse().unwrap()));
             it.container.ask_before_start = words.contains(&"ask");
             it.container.self_fence = option("self_fence").map(seconds);

@@ -157,7 +157,7 @@ impl Definitions {
         Arc::new(NotifyRules(rules.collect()))
     }
 
-    /// Definitions behind this name that have a rule for their ended jobs, at most `limit`, by name.
+    /// Definitions after this name that have a rule for their ended jobs, at most `limit`, by name.
     #[must_use]
     pub fn retention_rules(&self, after: &str, limit: usize) -> Vec<(&str, RetentionRule)> {
         let behind = (Bound::Excluded(after), Bound::Unbounded);

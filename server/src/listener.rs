@@ -178,8 +178,8 @@ impl Listener {
         self.address
     }
 
-    /// Serves until `leaving` is cancelled, then lets requests finish. Connections that became WebSockets are not waited for.
-    pub async fn serve(self, router: Router, leaving: CancellationToken) {
+    /// Serves until `shutdown` is cancelled, then lets requests finish. Connections that became WebSockets are not waited for.
+    pub async fn serve(self, router: Router, shutdown: CancellationToken) {
         let connections = TaskTracker::new();
         let state = Arc::new(ListenerState {
             lingering_closes: LingeringCloses::new(connections.clone()),
@@ -188,14 +188,14 @@ impl Listener {
             head_budget: Arc::new(HeadBudget::within(self.limits.head_bytes)),
             limits: self.limits,
             tls: self.tls.as_ref().map(Tls::config),
-            leaving: leaving.clone(),
+            shutdown: shutdown.clone(),
             closing: CancellationToken::new(),
         });
         let _renewing = self.tls.map(|tls| AbortOnDropHandle::new(tokio::spawn(tls.renew())));
         loop {
             let accepted = tokio::select! {
                 accepted = self.tcp.accept() => accepted,
-                () = leaving.cancelled() => break,
+                () = shutdown.cancelled() => break,
             };
             match accepted {
                 Ok((stream, peer)) => state.admit(stream, peer, &router, &connections),
@@ -235,7 +235,7 @@ struct ListenerState {
     head_budget: Arc<HeadBudget>,
     limits: Limits,
     tls: Option<CurrentConfig>,
-    leaving: CancellationToken,
+    shutdown: CancellationToken,
     closing: CancellationToken,
 }
 
@@ -336,7 +336,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     let mut connection = pin!(connection);
     let served = tokio::select! {
         served = connection.as_mut() => served,
-        () = state.leaving.cancelled() => {
+        () = state.shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 served = connection.as_mut() => served,

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use worker::input::Leave;
+use worker::input::ShutdownMode;
 
 use crate::clock::Moment;
 use crate::connection::{ConnectionNo, End};
@@ -68,7 +68,7 @@ pub(crate) enum Event {
     /// An old state of the store comes back.
     Restore { backup: u32 },
     /// A worker that was told to leave is told so again.
-    LeaveAgain { machine: u16, generation: u32, leave: Leave },
+    ShutdownAgain { machine: u16, generation: u32, mode: ShutdownMode },
     /// All faults are over.
     Heal,
     /// Checks whether nothing is left to happen, which ends the run.

@@ -4,7 +4,7 @@ use protocol::report::Outcome;
 use scheduler::hooks::{HookResult, HookRow};
 use scheduler::job::State;
 use scheduler::schedules::{FireVerdict, MissReason, SkipReason};
-use worker::input::Leave;
+use worker::input::ShutdownMode;
 
 use crate::disk::Edge;
 use crate::script::Kind;
@@ -15,7 +15,7 @@ pub(crate) struct Coverage {
     outcomes: [u64; 12],
     acts: [u64; Kind::COUNT],
     /// By how: workers that were told to leave once more.
-    left_again: [u64; 3],
+    shut_down_again: [u64; 3],
     pub(crate) unknown_attempts: u64,
     pub(crate) unsent: u64,
     pub(crate) copies_shut_out: u64,
@@ -34,7 +34,7 @@ impl Default for Coverage {
             edges: [[0; 10]; 11],
             outcomes: [0; 12],
             acts: [0; Kind::COUNT],
-            left_again: [0; 3],
+            shut_down_again: [0; 3],
             unknown_attempts: 0,
             unsent: 0,
             copies_shut_out: 0,
@@ -86,15 +86,15 @@ impl Coverage {
         self.hooks[index] += 1;
     }
 
-    pub(crate) const fn left_again(&mut self, leave: Leave) {
-        self.left_again[leave as usize] += 1;
+    pub(crate) const fn shut_down_again(&mut self, mode: ShutdownMode) {
+        self.shut_down_again[mode as usize] += 1;
     }
 
     /// Counts that are neither moves nor ends nor acts.
     fn others(&self) -> [(&'static str, u64); 19] {
         [
-            ("leave at the second signal", self.left_again[Leave::Interrupt as usize]),
-            ("leave at the third signal", self.left_again[Leave::Detach as usize]),
+            ("shutdown at the second signal", self.shut_down_again[ShutdownMode::Interrupt as usize]),
+            ("shutdown at the third signal", self.shut_down_again[ShutdownMode::Detach as usize]),
             ("unknown attempts", self.unknown_attempts),
             ("enqueues that could not be sent", self.unsent),
             ("copies shut out", self.copies_shut_out),
@@ -121,7 +121,7 @@ impl Coverage {
         }
         self.outcomes.iter_mut().zip(&other.outcomes).for_each(|(count, more)| *count += more);
         self.acts.iter_mut().zip(&other.acts).for_each(|(count, more)| *count += more);
-        self.left_again.iter_mut().zip(&other.left_again).for_each(|(count, more)| *count += more);
+        self.shut_down_again.iter_mut().zip(&other.shut_down_again).for_each(|(count, more)| *count += more);
         self.unknown_attempts += other.unknown_attempts;
         self.unsent += other.unsent;
         self.copies_shut_out += other.copies_shut_out;

@@ -2,6 +2,7 @@
 //! server's process. It checks each change against the row before it as the real stores do, and is told nothing else by anyone.
 
 mod batches;
+mod changes;
 mod dependencies;
 mod hooks;
 mod limits;
@@ -15,7 +16,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::report::Outcome;
 use protocol::{ClusterId, Epoch, Fence, JobId, Now, Revision, Timestamp, Token, WorkerId};
 use scheduler::definition::Definition;
 use scheduler::expectations::ExpectationRow;
@@ -24,7 +24,7 @@ use scheduler::ids::GroupNo;
 use scheduler::input::KeyHolder;
 use scheduler::limits::LimitId;
 use scheduler::restore::LiveJob;
-use scheduler::step::{AddedJob, Change, Ended, Note};
+use scheduler::step::{AddedJob, Change};
 use scheduler::{Config, Counters, Scheduler};
 
 pub(crate) use row::{Edge, Row, uses_own_budget, uses_platform_budget};
@@ -62,7 +62,7 @@ pub(crate) struct Disk {
     last_fence: Fence,
     last_worker: WorkerId,
     definitions: BTreeMap<Revision, Arc<Definition>>,
-    /// Job 1 first. None where a number was set aside: for a batch that is being made, or never was.
+    /// Job 1 first. None where a number was reserved: for a batch that is being made, or never was.
     rows: Vec<Option<Row>>,
     /// The batch that is being made, where nobody sees it: what was added so far.
     forming: Option<(Range<u64>, Vec<AddedJob>)>,
@@ -269,188 +269,6 @@ impl Disk {
     /// True if this attempt is its job's current one.
     pub(crate) fn is_current(&self, token: Token) -> bool {
         self.row(token.job).is_some_and(|row| row.current() == Some(token))
-    }
-
-    fn take(&mut self, change: &Change, moved: &mut Moved<'_>) -> Result<(), String> {
-        let job = match change {
-            Change::Added(added) => {
-                let Some(definition) = self.definitions.get(&added.revision) else {
-                    return Err(format!("job {} has a definition that was never stored", added.job));
-                };
-                self.schedules.check_job(added, &definition.name);
-                if let Some((numbers, members)) = &mut self.forming
-                    && added.job.0 == numbers.start + members.len() as u64
-                    && numbers.contains(&added.job.0)
-                {
-                    members.push(added.clone());
-                    return Ok(());
-                }
-                if added.job != JobId(self.last_job().0 + 1) {
-                    return Err(format!("job {} is added behind job {}", added.job, self.last_job()));
-                }
-                self.rows.push(None);
-                self.add(added, moved);
-                return Ok(());
-            }
-            Change::PendingBatch { first, last } => {
-                if self.forming.is_some() || first.0 != self.last_job().0 + 1 || last < first {
-                    return Err(format!(
-                        "jobs {first} to {last} are set aside behind job {}",
-                        self.last_job()
-                    ));
-                }
-                self.rows.resize(last.0 as usize, None);
-                self.forming = Some((first.0..last.0 + 1, Vec::new()));
-                return Ok(());
-            }
-            Change::BatchCompleted { first } => {
-                let whole = self.forming.take().filter(|(numbers, members)| {
-                    numbers.start == first.0 && numbers.end - numbers.start == members.len() as u64
-                });
-                let (_, members) = whole.ok_or_else(|| format!("the batch of job {first} is not made"))?;
-                members.iter().for_each(|member| self.add(member, moved));
-                return Ok(());
-            }
-            Change::BatchAdded(_) | Change::BatchEnded { .. } => {
-                return self.batches.take(change, &self.rows);
-            }
-            Change::Keyed { key, holder, .. } => {
-                return match self.keys.insert(key.clone(), *holder) {
-                    None => Ok(()),
-                    Some(_) => Err(format!("the key {key} was given before")),
-                };
-            }
-            Change::Worker(row) => {
-                self.last_worker = self.last_worker.max(row.worker);
-                self.workers.insert(row.worker, row.clone());
-                return Ok(());
-            }
-            Change::WorkerForgotten(worker) => {
-                self.workers.remove(worker);
-                return Ok(());
-            }
-            Change::Noted { job, note: Note::Confirmed { token, .. }, .. } => {
-                if let Some(row) = self.row_mut(*job) {
-                    row.is_told_gone(*token);
-                }
-                return Ok(());
-            }
-            Change::Expiry { job, at } => {
-                match at {
-                    Some(at) => drop(self.expiries.insert(*job, *at)),
-                    None => drop(self.expiries.remove(job)),
-                }
-                return Ok(());
-            }
-            Change::Expectation(row) => return self.expect(row),
-            Change::ExpectationDropped { definition } => {
-                self.expectations.remove(definition);
-                return Ok(());
-            }
-            Change::Schedule(_) | Change::Fire(_) | Change::Paused { .. } => {
-                self.schedules.take(change, &self.rows);
-                return Ok(());
-            }
-            Change::Hook(row) => {
-                let job = row.result.job().and_then(|job| self.row(job));
-                let made = job.and_then(|job| self.definitions.get(&job.revision)).cloned();
-                self.hooks.decide(row, made.as_deref());
-                return Ok(());
-            }
-            Change::Dependency(_) | Change::DependenciesDropped { .. } => return self.depend(change),
-            Change::ResultsTaken { job, .. } => return self.may_follow(*job),
-            Change::Unique(row) => return self.claim(row),
-            Change::Parent(_) | Change::Member(_) | Change::WorkerUsed(_) => return self.take_set(change),
-            Change::RateUsed(row) => return self.use_rate(row),
-            // A released job begins a new wait.
-            Change::Noted { job, at, note: Note::Freed { .. } } => {
-                if let Some(row) = self.row_mut(*job) {
-                    row.waits_since = *at;
-                }
-                return Ok(());
-            }
-            Change::Noted { .. } => return Ok(()),
-            Change::Skipped { after, job, fence, .. } => {
-                // Until it goes back in time, every number that a worker shows was given by this store.
-                if !self.went_back || *after != self.last_job() || job < after || *fence < self.last_fence {
-                    return Err(format!("numbers up to job {job} and fence {fence} are left out"));
-                }
-                self.gaps.push(after.0 + 1..job.0 + 1);
-                self.rows.resize(job.0 as usize, None);
-                self.last_fence = *fence;
-                return Ok(());
-            }
-            Change::Confirmed { token, .. } => {
-                return match self.row_mut(token.job).filter(|row| row.is_unconfirmed(*token)) {
-                    Some(row) => {
-                        row.confirmed = true;
-                        row.is_told_gone(*token);
-                        Ok(())
-                    }
-                    None => Err(format!("{token} is confirmed, and nobody doubted it")),
-                };
-            }
-            Change::Assigned(it) => {
-                if it.token.fence <= self.last_fence {
-                    return Err(format!("fence {} was given before", it.token.fence));
-                }
-                if self.batches.is_stopped(it.token.job, &self.rows) {
-                    return Err(format!("{} is of a batch in which too many failed", it.token));
-                }
-                self.batches.check_permit(it.token.job, &self.rows)?;
-                self.may_follow(it.token.job)?;
-                self.may_go(it)?;
-                let definition = self.row(it.token.job).and_then(|row| self.definitions.get(&row.revision));
-                if definition.is_some_and(|definition| self.schedules.must_wait(definition)) {
-                    return Err(format!(
-                        "I28 {} is given to a worker while its definition is paused",
-                        it.token
-                    ));
-                }
-                self.last_fence = it.token.fence;
-                self.given.push(it.token);
-                it.token.job
-            }
-            Change::Started { token, .. } | Change::Stopping { token, .. } => token.job,
-            Change::Waiting { job, .. } | Change::Due { job } | Change::Freed { job } => *job,
-            Change::Updated(updated) => updated.job,
-            Change::Ended(it) => {
-                self.may_end(it.job, it.state)?;
-                if it.state == scheduler::job::State::Succeeded {
-                    self.parent_succeeded(it.job, it.at);
-                }
-                it.job
-            }
-        };
-        self.leave_place(change);
-        let (counts, is_member) = (self.counts_as_success(job), self.is_member(job));
-        let index = usize::try_from(job.0 - 1).unwrap_or(usize::MAX);
-        let Some(Some(row)) = self.rows.get_mut(index) else {
-            return Err(format!("job {job} does not exist"));
-        };
-        if let Change::Ended(Ended { closed: Some(closed), at, .. }) = change
-            && closed.outcome == Outcome::Succeeded
-            && counts
-            && let Some(definition) = self.definitions.get(&row.revision)
-        {
-            // The clock of the worker may be ahead.
-            let succeeded = closed.ended_at.min(*at);
-            let latest = self.successes.entry(definition.name.clone()).or_insert(succeeded);
-            *latest = succeeded.max(*latest);
-        }
-        let had_started = row.has_started;
-        let edge = row.take(change).map_err(|why| format!("job {job}: {why}"))?;
-        if let Some(definition) = self.definitions.get(&row.revision).filter(|_| !is_member) {
-            if row.has_started && !had_started {
-                self.hooks.started(job, definition);
-            }
-            if edge.to.has_ended() {
-                self.hooks.ended(job, definition, edge.to);
-            }
-        }
-        self.live -= u64::from(edge.to.has_ended());
-        moved(change, &edge, &self.rows, index);
-        Ok(())
     }
 
     /// A definition is stale only after its time without a success.

@@ -73,9 +73,9 @@ impl World {
                 self.machines[usize::from(machine)].planned_fault =
                     Some(machine::PlannedFault::FreezeBeforeRun { lasts });
             }
-            Act::Leave { machine, leave, again_after } => {
+            Act::ShutDownWorker { machine, mode, again_after } => {
                 if self.machines[usize::from(machine)].frozen.is_none() {
-                    self.term_worker(machine, leave, &again_after);
+                    self.shut_down_worker(machine, mode, &again_after);
                 }
             }
             Act::Copy { machine, onto, lasts } => self.copy_directory(machine, onto, lasts),

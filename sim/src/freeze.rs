@@ -44,7 +44,7 @@ impl World {
             | Event::FindStrays { machine, .. }
             | Event::Room { machine, .. }
             | Event::Probe { machine, .. }
-            | Event::LeaveAgain { machine, .. }
+            | Event::ShutdownAgain { machine, .. }
             | Event::OutputDone { machine, .. } => Whose::Worker(machine),
             Event::Act
             | Event::ServerStart

@@ -1,6 +1,6 @@
 //! A machine with a worker: the state directory and the engine outlive the worker's process, which has nothing else to remember by.
 //!
-//! As in the real body, each input is stepped and performed at once, and what there is to say is said behind it.
+//! As in the real body, each input is stepped and performed at once, and what there is to say is said after it.
 
 mod life;
 mod link;

@@ -19,7 +19,7 @@ use crate::dice::Dice;
 pub(crate) enum Parcel {
     Report(Report),
     Order(Order),
-    /// The socket was closed behind all that was said.
+    /// The socket was closed after all that was said.
     Goodbye,
 }
 
@@ -157,7 +157,7 @@ impl Network {
         None
     }
 
-    /// This end closes the socket: the other one hears so behind all that was said.
+    /// This end closes the socket: the other one hears so after all that was said.
     pub(crate) fn close(&mut self, agenda: &mut Agenda, now: Moment, number: ConnectionNo, end: End) {
         self.send(agenda, now, number, end.other(), Parcel::Goodbye);
         self.leave(number, end);

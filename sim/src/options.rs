@@ -36,7 +36,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The first seed, and the one behind the last if that is said.
+    /// The first seed, and the one after the last if that is said.
     pub(crate) fn range(&self) -> (u64, Option<u64>) {
         match (&self.seeds, self.seed) {
             (Some(seeds), _) => (seeds.start, Some(seeds.end)),

@@ -6,7 +6,7 @@ mod draw;
 use std::time::Duration;
 
 use scheduler::job::AttemptTimeout;
-use worker::input::Leave;
+use worker::input::ShutdownMode;
 
 use crate::backup::BackupKind;
 use crate::clock::Moment;
@@ -50,7 +50,7 @@ pub(crate) enum Act {
     SlowServer {
         lasts: Duration,
     },
-    /// It is told to leave, and is back after a while.
+    /// It is told to shut down, and is back after a while.
     StopServer {
         back_after: Duration,
     },
@@ -92,10 +92,10 @@ pub(crate) enum Act {
         at_start: bool,
         lasts: Duration,
     },
-    /// It is told to leave; after each of these times once more, if it is still there.
-    Leave {
+    /// It is told to shut down; after each of these times once more, if it is still there.
+    ShutDownWorker {
         machine: u16,
-        leave: Leave,
+        mode: ShutdownMode,
         again_after: Vec<Duration>,
     },
     /// Its state directory takes the place of another machine's, until somebody finds that out.
@@ -222,7 +222,7 @@ impl Act {
             Self::Cut { .. } => Kind::Cut,
             Self::CrashWorker { .. } => Kind::CrashWorker,
             Self::FreezeWorker { .. } => Kind::FreezeWorker,
-            Self::Leave { .. } => Kind::Leave,
+            Self::ShutDownWorker { .. } => Kind::ShutDownWorker,
             Self::Wipe { .. } => Kind::Wipe,
             Self::FailEngine { .. } => Kind::FailEngine,
             Self::BreakHost { .. } => Kind::BreakHost,
@@ -260,7 +260,7 @@ pub(crate) enum Kind {
     Cut,
     CrashWorker,
     FreezeWorker,
-    Leave,
+    ShutDownWorker,
     Wipe,
     FailEngine,
     BreakHost,
@@ -296,7 +296,7 @@ impl Kind {
         Self::Cut,
         Self::CrashWorker,
         Self::FreezeWorker,
-        Self::Leave,
+        Self::ShutDownWorker,
         Self::Wipe,
         Self::FailEngine,
         Self::BreakHost,
@@ -334,7 +334,7 @@ impl Kind {
             Self::Cut => "cut the network",
             Self::CrashWorker => "crash a worker",
             Self::FreezeWorker => "freeze a worker",
-            Self::Leave => "tell a worker to leave",
+            Self::ShutDownWorker => "shut a worker down",
             Self::Wipe => "wipe a worker",
             Self::FailEngine => "fail an engine",
             Self::BreakHost => "break a host",

@@ -86,7 +86,7 @@ pub(crate) struct Process {
     wake: Moment,
     ticked: Moment,
     /// Set during a graceful stop: the process exits after all effects; the value is the downtime.
-    leaving: Option<Duration>,
+    shutdown: Option<Duration>,
 }
 
 #[derive(Debug)]

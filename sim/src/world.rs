@@ -213,7 +213,9 @@ impl World {
             Event::StrayFound { machine } => self.return_stray(machine),
             Event::SetBack { snapshot } => self.set_back(snapshot),
             Event::Restore { backup } => self.restore_store(backup),
-            Event::LeaveAgain { machine, generation, leave } => self.leave_again(machine, generation, leave),
+            Event::ShutdownAgain { machine, generation, mode } => {
+                self.shut_down_again(machine, generation, mode)
+            }
             Event::Heal => self.heal(),
             Event::CheckQuiet => self.check_quiet(),
         }

@@ -23,7 +23,7 @@ impl Worker {
         self.audit_alarms(&mut faults);
         self.audit_reports(&mut faults);
         self.audit_unsent_output(&mut faults);
-        self.audit_leaving(&mut faults);
+        self.audit_shutdown(&mut faults);
         if self.definitions.len() > DEFINITIONS_MAX {
             faults.push(format!("{} definitions are kept", self.definitions.len()));
         }
@@ -172,9 +172,9 @@ impl Worker {
         }
     }
 
-    fn audit_leaving(&self, faults: &mut Vec<String>) {
-        if self.leaving().is_some() && self.attempts.values().any(Attempt::is_unstarted) {
-            faults.push(String::from("the worker leaves and keeps unstarted attempts"));
+    fn audit_shutdown(&self, faults: &mut Vec<String>) {
+        if self.shutdown_mode().is_some() && self.attempts.values().any(Attempt::is_unstarted) {
+            faults.push(String::from("the worker shuts down and keeps unstarted attempts"));
         }
     }
 

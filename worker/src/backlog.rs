@@ -58,7 +58,7 @@ impl Backlog {
     }
 
     /// Removes one attempt that waits for its definition.
-    pub(crate) fn leave(&mut self, revision: Revision, token: Token) {
+    pub(crate) fn unpark_one(&mut self, revision: Revision, token: Token) {
         let Some(tokens) = self.parked.get_mut(&revision) else {
             return;
         };

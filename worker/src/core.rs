@@ -13,7 +13,7 @@ use protocol::{ClusterId, Incarnation, Revision, RuntimeKind, Token, Uptime};
 use crate::attempt::{Attempt, Ended, Stage};
 use crate::backlog::Backlog;
 use crate::definitions::Definitions;
-use crate::input::Leave;
+use crate::input::ShutdownMode;
 use crate::outbox::Outbox;
 use crate::policy::Policy;
 use crate::pulls::Pulls;
@@ -88,8 +88,8 @@ pub struct Worker {
     pub(crate) disk_is_low: bool,
     /// The reason why the state directory cannot record new attempts.
     pub(crate) storage_fault: Option<String>,
-    /// The stop that the operator of this machine asked for.
-    pub(crate) leave: Option<Leave>,
+    /// The shutdown that the operator of this machine asked for.
+    pub(crate) requested_shutdown: Option<ShutdownMode>,
     /// The server has ordered a drain.
     pub(crate) drain_ordered: bool,
     pub(crate) exit: Exiting,
@@ -144,7 +144,7 @@ impl Worker {
             notices: PendingNotices::default(),
             disk_is_low: false,
             storage_fault: None,
-            leave: None,
+            requested_shutdown: None,
             drain_ordered: false,
             exit: Exiting::No,
             arrivals: 0,
@@ -201,9 +201,9 @@ impl Worker {
         live.filter_map(|attempt| Some(attempt.definition.as_ref()?.spec.image.clone())).collect()
     }
 
-    /// The stronger of the two requests to leave.
-    pub(crate) fn leaving(&self) -> Option<Leave> {
-        self.leave.max(self.drain_ordered.then_some(Leave::Drain))
+    /// The way in which the worker shuts down, if it does: the stronger of the operator's request and the server's drain.
+    pub(crate) fn shutdown_mode(&self) -> Option<ShutdownMode> {
+        self.requested_shutdown.max(self.drain_ordered.then_some(ShutdownMode::Drain))
     }
 
     pub(crate) fn intervals(&self) -> Intervals {
@@ -242,10 +242,10 @@ impl Worker {
             return;
         };
         match attempt.stage {
-            Stage::WaitingForDefinition { .. } => self.backlog.leave(attempt.revision, token),
+            Stage::WaitingForDefinition { .. } => self.backlog.unpark_one(attempt.revision, token),
             Stage::Waiting => self.backlog.remove(attempt.position, token),
             Stage::AwaitingStartAck { .. } => {
-                self.slots.give_back();
+                self.slots.release();
                 self.cleared.remove(&token);
                 self.outbox.not_starting(token);
             }

@@ -17,18 +17,18 @@ impl Worker {
         let now = now.up;
         match input {
             Input::Restored { attempts, foreign, contact } => {
-                handlers::restore::restored(self, now, attempts, foreign, contact)
+                handlers::restore::on_restored(self, now, attempts, foreign, contact)
             }
-            Input::Connected => handlers::connect::connected(self, now),
-            Input::Disconnected => handlers::connect::disconnected(self),
+            Input::Connected => handlers::connect::on_connected(self, now),
+            Input::Disconnected => handlers::connect::on_disconnected(self),
             Input::MessageRefused => self.outbox.message_refused(),
             Input::Ordered(order) => self.on_order(now, order),
             Input::Happened(event) => self.on_runtime_event(now, event),
-            Input::OutputDone(token) => handlers::end::output_done(self, token),
-            Input::DiskIsLow(is_low) => handlers::end::disk_is_low(self, now, is_low),
-            Input::StorageFault(fault) => handlers::availability::set_storage_fault(self, fault),
-            Input::Leave(leave) => handlers::leave::leave(self, now, leave),
-            Input::Tick => handlers::tick::tick(self, now),
+            Input::OutputDone(token) => handlers::end::on_output_done(self, token),
+            Input::DiskIsLow(is_low) => handlers::end::on_disk_is_low(self, now, is_low),
+            Input::StorageFault(fault) => handlers::availability::on_storage_fault(self, fault),
+            Input::Shutdown(mode) => handlers::shutdown::on_shutdown(self, now, mode),
+            Input::Tick => handlers::tick::on_tick(self, now),
         }
         self.run_prepared(now);
         self.fill_slots(now);
@@ -41,7 +41,7 @@ impl Worker {
         if self.link.is_joined() {
             self.send_pending(now.up);
         }
-        handlers::leave::exit_if_done(self);
+        handlers::shutdown::exit_if_done(self);
         Step { effects: mem::take(&mut self.effects) }
     }
 
@@ -54,9 +54,9 @@ impl Worker {
 
     fn on_order(&mut self, now: Uptime, order: Order) {
         match order {
-            Order::Welcome(it) => return handlers::connect::welcome(self, now, it),
-            Order::Refused(it) => return handlers::connect::refused(self, it),
-            Order::GoAway(it) => return handlers::connect::go_away(self, it),
+            Order::Welcome(it) => return handlers::connect::on_welcome(self, now, it),
+            Order::Refused(it) => return handlers::connect::on_refused(self, it),
+            Order::GoAway(it) => return handlers::connect::on_go_away(self, it),
             _ => {}
         }
         if !self.link.is_joined() {
@@ -64,15 +64,15 @@ impl Worker {
         }
         match order {
             Order::Definitions(list) | Order::ExtendedDefinitions(list) => {
-                handlers::enqueue::definitions(self, list);
+                handlers::enqueue::on_definitions(self, list);
             }
-            Order::Enqueue(list) => handlers::enqueue::enqueue(self, now, list),
-            Order::Reconciled(list) => handlers::connect::reconciled(self, now, list),
-            Order::Cancel(it) => handlers::stop::cancel(self, now, it),
-            Order::Recall(tokens) => handlers::stop::recall(self, tokens),
-            Order::Acknowledge(last) => handlers::end::acknowledged(self, now, last),
-            Order::Pulse(number) => handlers::connect::pulse(self, number),
-            Order::Configure(it) => handlers::leave::configure(self, it),
+            Order::Enqueue(list) => handlers::enqueue::on_enqueue(self, now, list),
+            Order::Reconciled(list) => handlers::connect::on_reconciled(self, now, list),
+            Order::Cancel(it) => handlers::stop::on_cancel(self, now, it),
+            Order::Recall(tokens) => handlers::stop::on_recall(self, tokens),
+            Order::Acknowledge(last) => handlers::end::on_acknowledge(self, now, last),
+            Order::Pulse(number) => handlers::connect::on_pulse(self, number),
+            Order::Configure(it) => handlers::shutdown::on_configure(self, it),
             // Output bypasses the state machine; the client has handled it.
             Order::OutputAcknowledge(_) | Order::Welcome(_) | Order::Refused(_) | Order::GoAway(_) => {}
         }
@@ -80,25 +80,25 @@ impl Worker {
 
     fn on_runtime_event(&mut self, now: Uptime, event: RuntimeEvent) {
         match event {
-            RuntimeEvent::ImageMissing(token) => handlers::pull::image_missing(self, token),
-            RuntimeEvent::Progressed(token, phase) => handlers::pull::progressed(self, token, phase),
-            RuntimeEvent::Prepared(token) => handlers::run::prepared(self, token),
+            RuntimeEvent::ImageMissing(token) => handlers::pull::on_image_missing(self, token),
+            RuntimeEvent::Progressed(token, phase) => handlers::pull::on_progressed(self, token, phase),
+            RuntimeEvent::Prepared(token) => handlers::run::on_prepared(self, token),
             RuntimeEvent::Started { token, container, at } => {
-                handlers::run::started(self, now, token, container, at)
+                handlers::run::on_started(self, now, token, container, at)
             }
             RuntimeEvent::Ended { token, exit, output, usage, at } => {
-                handlers::end::ended(self, token, exit, EndFacts { output, usage, at })
+                handlers::end::on_ended(self, token, exit, EndFacts { output, usage, at })
             }
-            RuntimeEvent::Overdue(token) => handlers::stop::overdue(self, now, token),
+            RuntimeEvent::Overdue(token) => handlers::stop::on_overdue(self, now, token),
             RuntimeEvent::Refused { token, cause, why } => {
-                handlers::end::refused(self, now, token, cause, why)
+                handlers::end::on_start_refused(self, now, token, cause, why)
             }
             RuntimeEvent::Surveyed { attempts, foreign } => {
-                handlers::restore::surveyed(self, now, attempts, foreign)
+                handlers::restore::on_surveyed(self, now, attempts, foreign)
             }
-            RuntimeEvent::Foreign(foreign) => handlers::run::update_foreign(self, foreign),
+            RuntimeEvent::Foreign(foreign) => handlers::run::on_foreign(self, foreign),
             RuntimeEvent::Availability(kind, availability) => {
-                handlers::availability::update(self, kind, availability)
+                handlers::availability::on_availability(self, kind, availability)
             }
         }
     }

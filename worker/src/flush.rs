@@ -77,7 +77,11 @@ impl Worker {
     }
 
     fn condition(&self) -> Condition {
-        Condition { runtimes: self.runtimes(), slots: self.slots.count(), draining: self.leaving().is_some() }
+        Condition {
+            runtimes: self.runtimes(),
+            slots: self.slots.count(),
+            draining: self.shutdown_mode().is_some(),
+        }
     }
 }
 

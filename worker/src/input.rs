@@ -40,20 +40,20 @@ pub enum Input {
     DiskIsLow(bool),
     /// The state directory cannot record new attempts for this reason, or can again (`None`). Sent when it changes.
     StorageFault(Option<String>),
-    /// An operator asks this process to leave.
-    Leave(Leave),
+    /// An operator asks this process to shut down.
+    Shutdown(ShutdownMode),
     /// Time has passed; alarms that are due fire.
     Tick,
 }
 
-/// Way in which a worker leaves; later variants are stronger.
+/// Way in which a worker process shuts down; later variants are stronger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Leave {
-    /// Release unstarted attempts, finish running ones, report, leave.
+pub enum ShutdownMode {
+    /// Release unstarted attempts, finish running ones, report, exit.
     Drain,
-    /// Stop running attempts with grace, report, leave.
+    /// Stop running attempts with grace, report, exit.
     Interrupt,
-    /// Leave at once; containers go on, and the next start adopts them.
+    /// Exit at once; containers go on, and the next start adopts them.
     Detach,
 }
 

@@ -35,10 +35,11 @@ impl Worker {
     }
 
     /// Gives free slots to attempts that have their image and to the backlog, by their order. The backlog is launched only while the gate
-    /// is open and few reports are unacknowledged, and not by a worker that leaves.
+    /// is open and few reports are unacknowledged, and not by a worker that shuts down.
     pub(crate) fn fill_slots(&mut self, now: Uptime) {
-        let launches =
-            self.leaving().is_none() && self.link.gate_is_open(now) && self.outbox.len() < UNACKNOWLEDGED_MAX;
+        let launches = self.shutdown_mode().is_none()
+            && self.link.gate_is_open(now)
+            && self.outbox.len() < UNACKNOWLEDGED_MAX;
         while launches && let Some(token) = self.cleared.pop_first() {
             self.launch(token);
         }

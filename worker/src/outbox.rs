@@ -181,7 +181,7 @@ impl Outbox {
     /// Begins a new connection. Reports up to `last` are acknowledged, the others are sent again.
     ///
     /// If the server has reports that this process never sent, the machine was restored from a snapshot: it
-    /// once sent other reports under these numbers. The process then numbers on behind them and repeats
+    /// once sent other reports under these numbers. The process then numbers on after them and repeats
     /// everything; repetitions change nothing. A number above [`NUMBER_MAX`] is none of any report, and acknowledges nothing.
     pub(crate) fn resume(&mut self, last: ReportNo, acknowledged: impl FnMut(Entry)) {
         if last <= self.highest_sent {

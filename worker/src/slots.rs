@@ -41,7 +41,7 @@ impl Slots {
         self.busy += 1;
     }
 
-    pub(crate) fn give_back(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.busy = self.busy.saturating_sub(1);
     }
 }

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_worker::input::{Exit, Found, Leave, Restored, RuntimeEvent, StartFailure, Stopping};
+use longshore_worker::input::{Exit, Found, Restored, RuntimeEvent, ShutdownMode, StartFailure, Stopping};
 use longshore_worker::step::Launch;
 use longshore_worker::{Effect, Input};
 use protocol::order::{
@@ -137,11 +137,11 @@ impl Story {
             ["disk", "usable"] => Input::StorageFault(None),
             ["disk", room] => Input::DiskIsLow(room == "low"),
             ["output", "done", token] => Input::OutputDone(token_of(token)),
-            ["leave", how] => Input::Leave(match how {
-                "drain" => Leave::Drain,
-                "interrupt" => Leave::Interrupt,
-                "detach" => Leave::Detach,
-                other => panic!("leave {other}?"),
+            ["shutdown", how] => Input::Shutdown(match how {
+                "drain" => ShutdownMode::Drain,
+                "interrupt" => ShutdownMode::Interrupt,
+                "detach" => ShutdownMode::Detach,
+                other => panic!("shutdown {other}?"),
             }),
             ["restored", ref attempts @ ..] => Input::Restored {
                 attempts: attempts

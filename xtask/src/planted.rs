@@ -36,7 +36,7 @@ pub(crate) struct Options {
 }
 
 /// The directory of the patches, relative to the workspace.
-pub(crate) const PLACE: &str = "sim/planted";
+pub(crate) const DIRECTORY: &str = "sim/planted";
 
 pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     let started = Instant::now();
@@ -80,7 +80,7 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
 
 /// Names and patches, in order; each of them can be planted in the workspace as it is.
 fn bugs(root: &Path, options: &Options) -> anyhow::Result<Vec<(String, Patch)>> {
-    let directory = root.join(PLACE);
+    let directory = root.join(DIRECTORY);
     let mut paths = Vec::new();
     for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
         paths.push(entry?.path());
@@ -100,10 +100,11 @@ fn bugs(root: &Path, options: &Options) -> anyhow::Result<Vec<(String, Patch)>> 
             }
             Ok(patch)
         };
-        let patch = read().with_context(|| format!("{PLACE}/{name}.patch cannot be planted; {REFRESH}"))?;
+        let patch =
+            read().with_context(|| format!("{DIRECTORY}/{name}.patch cannot be planted; {REFRESH}"))?;
         bugs.push((name, patch));
     }
-    ensure!(!bugs.is_empty(), "no bug has such a name: see {PLACE}");
+    ensure!(!bugs.is_empty(), "no bug has such a name: see {DIRECTORY}");
     Ok(bugs)
 }
 

@@ -1,4 +1,4 @@
-//! A TCP proxy that needs no privileges. As in a network, data that cannot pass now is delayed and not lost, and a socket closed behind a
+//! A TCP proxy that needs no privileges. As in a network, data that cannot pass now is delayed and not lost, and a socket closed after a
 //! silent link is seen as closed only when the link works again. Other than in a network, a connection is accepted in any state, and a reset
 //! reaches the other side as an end.
 

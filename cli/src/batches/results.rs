@@ -78,7 +78,7 @@ async fn read_page_ends(api: &Api, query: &[(&'static str, String)]) -> anyhow::
     }
 }
 
-/// Fetches the members behind the end of a page, or all without one, down to the id `end`, the newest one first.
+/// Fetches the members after the end of a page, or all without one, down to the id `end`, the newest one first.
 async fn fetch_down_to(
     api: &Api,
     query: &[(&'static str, String)],

@@ -40,7 +40,7 @@ pub(super) fn of_go(text: &str) -> Result<Rule, NoRule> {
     Ok(rule.in_zone(zone))
 }
 
-/// The rule behind an `@`.
+/// The rule after an `@`.
 pub(super) fn named(name: &str) -> Result<Rule, NoRule> {
     match name {
         "yearly" | "annually" => Ok(Rule::cron("@yearly")),
@@ -97,7 +97,7 @@ impl Field {
         ))
     }
 
-    /// A value, a range or a star, with a step behind it.
+    /// A value, a range or a star, with a step after it.
     fn is_part(&self, part: &str) -> bool {
         let (values, step) = part.split_once('/').unwrap_or((part, "1"));
         let is_step = step.parse::<u32>().is_ok_and(|step| step > 0);

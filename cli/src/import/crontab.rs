@@ -221,7 +221,7 @@ impl Reader<'_> {
         };
         if matches!(self.users, Users::Owner(_)) {
             return if rest.is_empty() {
-                Err("the command is missing behind the fields of time".to_owned())
+                Err("the command is missing after the fields of time".to_owned())
             } else if cut(rest, 1).is_some_and(|(user, command)| user == ["root"] && is_command(command)) {
                 Err("the user root stands before the command, as in /etc/crontab: add --system".to_owned())
             } else {

@@ -85,7 +85,7 @@ impl Node {
         path.iter().try_fold(self, |node, key| node.get(key))
     }
 
-    /// The text behind a path of keys.
+    /// The text under a path of keys.
     pub(super) fn text_at(&self, path: &[&str]) -> Option<&str> {
         self.at(path)?.text()
     }

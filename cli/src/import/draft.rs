@@ -109,7 +109,7 @@ impl Draft {
         self.set(key, Yaml::plain(text));
     }
 
-    /// Adds to the list behind a key.
+    /// Adds to the list under a key.
     pub(super) fn push(&mut self, key: &'static str, item: Yaml) {
         match self.keys.iter_mut().find(|(known, _)| *known == key) {
             Some((_, Yaml::List(items))) => items.push(item),
@@ -117,7 +117,7 @@ impl Draft {
         }
     }
 
-    /// Adds to the map behind a key. A later value of the same name replaces an earlier one.
+    /// Adds to the map under a key. A later value of the same name replaces an earlier one.
     pub(super) fn insert(&mut self, key: &'static str, name: impl Into<String>, value: Yaml) {
         let name = name.into();
         match self.keys.iter_mut().find(|(known, _)| *known == key) {

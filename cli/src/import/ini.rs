@@ -45,7 +45,7 @@ pub(super) fn read(source: &Source) -> Result<Vec<Section>, Fault> {
             sections.push(Section { name: name.trim().to_owned(), line, entries: Vec::new() });
             continue;
         }
-        let wrong = || source.fault(line, "a line is [section], key = value, or a comment behind # or ;");
+        let wrong = || source.fault(line, "a line is [section], key = value, or a comment after # or ;");
         let (key, value) = text.split_once('=').ok_or_else(wrong)?;
         let section = sections
             .last_mut()

@@ -37,7 +37,7 @@ pub(super) fn valid(wanted: &str) -> String {
     if name.is_empty() { "job".to_owned() } else { name.to_owned() }
 }
 
-/// A name for what a shell command does: the program that matters, behind wrappers and preparations.
+/// A name for what a shell command does: the program that matters, after wrappers and preparations.
 pub(super) fn of_command(command: &str) -> String {
     let parts = command.split(['\n', ';', '&', '|', '(', ')', '{', '}']);
     let named = parts.filter_map(|part| of_words(&part.split_whitespace().collect::<Vec<_>>())).next();

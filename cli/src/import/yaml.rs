@@ -61,7 +61,7 @@ pub(super) fn write_pair(out: &mut String, indent: usize, key: &str, value: &Yam
     write_after_key(out, indent, value);
 }
 
-/// Appends a value behind its key, with the line break at its end.
+/// Appends a value after its key, with the line break at its end.
 fn write_after_key(out: &mut String, indent: usize, value: &Yaml) {
     if let Some(block) = block_literal(value, indent + 2) {
         out.push_str(&format!(" {block}"));
@@ -112,7 +112,7 @@ fn flow_list(value: &Yaml) -> Option<String> {
     (line.chars().count() <= FLOW_CHARS_MAX).then_some(line)
 }
 
-/// Text of several lines behind `|` or `|-`, if it can be written so without a change.
+/// Text of several lines after `|` or `|-`, if it can be written so without a change.
 fn block_literal(value: &Yaml, indent: usize) -> Option<String> {
     if matches!(value, Yaml::Plain(_)) {
         return None;

@@ -1,7 +1,7 @@
 //! CSV as RFC 4180 has it, with a header: fields in quotes may contain commas, doubled quotes and line breaks. Commas separate, nothing else,
 //! and spaces belong to their field.
 //!
-//! Written by hand, because libraries for CSV read on over a missing quote, and take text behind a closing one as part of the field: here both
+//! Written by hand, because libraries for CSV read on over a missing quote, and take text after a closing one as part of the field: here both
 //! are faults, since a shifted field would start a wrong job.
 
 use serde_json::{Value, json};

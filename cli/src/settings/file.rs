@@ -10,7 +10,7 @@ use serde_yaml::granit_parser::{Event, Marker, Options, Parser, ScalarStyle, Str
 
 /// Line and column in the file, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) line: usize,
     column: usize,
 }
@@ -18,7 +18,7 @@ pub(super) struct Place {
 /// An error and its position.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault {
-    pub(super) at: Place,
+    pub(super) at: Position,
     pub(super) code: &'static str,
     pub(super) text: String,
 }
@@ -27,9 +27,9 @@ pub(super) struct Fault {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub(super) key: String,
-    pub(super) at: Place,
+    pub(super) at: Position,
     pub(super) value: Value,
-    pub(super) value_at: Place,
+    pub(super) value_at: Position,
 }
 
 /// Scalars are kept as text, because a flag parses its value itself.
@@ -73,13 +73,13 @@ struct Events<'t> {
 
 impl<'t> Events<'t> {
     /// The next event with content.
-    fn next(&mut self) -> Result<Option<(Event<'t>, Place)>, Fault> {
+    fn next(&mut self) -> Result<Option<(Event<'t>, Position)>, Fault> {
         for event in &mut self.parser {
             let (event, span) =
-                event.map_err(|error| fault(Place::of(*error.marker()), "yaml_syntax", error.info()))?;
+                event.map_err(|error| fault(Position::of(*error.marker()), "yaml_syntax", error.info()))?;
             match event {
                 Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd | Event::StreamEnd => {}
-                event => return Ok(Some((event, Place::of(span.start)))),
+                event => return Ok(Some((event, Position::of(span.start)))),
             }
         }
         Ok(None)
@@ -126,7 +126,7 @@ impl<'t> Events<'t> {
     ///
     /// # Errors
     /// The text is not YAML.
-    fn value(&mut self, key_at: Place) -> Result<Result<(Value, Place), Fault>, Fault> {
+    fn value(&mut self, key_at: Position) -> Result<Result<(Value, Position), Fault>, Fault> {
         Ok(match self.next()? {
             Some((Event::Scalar(text, style, ..), at)) => match style {
                 ScalarStyle::Plain if is_nothing(&text) => Err(fault(
@@ -180,19 +180,19 @@ fn depth_change(event: &Event<'_>) -> i32 {
     }
 }
 
-impl Place {
+impl Position {
     fn of(marker: Marker) -> Self {
         Self { line: marker.line(), column: marker.col() + 1 }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
 }
 
-pub(super) fn fault(at: Place, code: &'static str, text: impl Into<String>) -> Fault {
+pub(super) fn fault(at: Position, code: &'static str, text: impl Into<String>) -> Fault {
     Fault { at, code, text: text.into() }
 }
 

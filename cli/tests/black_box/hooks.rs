@@ -1,4 +1,4 @@
-//! Hooks by the real program: an event has its job, with the parent's facts, also behind a crash of the server.
+//! Hooks by the real program: an event has its job, with the parent's facts, also after a crash of the server.
 
 use serde_json::{Value, json};
 use testkit::Cluster;
@@ -51,7 +51,7 @@ async fn a_failed_job_and_the_jobs_of_its_hooks_know_each_other() {
     );
 }
 
-/// The job of a hook gets its parent's result: whole in a variable, and as the parameters that it declares. It has them behind a crash as
+/// The job of a hook gets its parent's result: whole in a variable, and as the parameters that it declares. It has them after a crash as
 /// well, and when somebody repeats it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_result_of_a_job_reaches_the_jobs_of_its_hooks() {

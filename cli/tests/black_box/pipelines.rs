@@ -170,7 +170,7 @@ async fn a_job_that_waits_for_another_one_survives_a_crash_of_the_server() {
     assert_eq!((&ended["state"], &ended["result"][0]["state"]), (&json!("succeeded"), &json!("cancelled")));
 }
 
-/// A later job has them behind a crash as well, and when somebody repeats it.
+/// A later job has them after a crash as well, and when somebody repeats it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_results_of_earlier_jobs_become_parameters_of_a_later_one() {
     let mut running = Running::start(PASSED_ON).await;

@@ -1,4 +1,4 @@
-//! The files that a job exchanges with its submitter: `input.json`, which it reads, and `result.json`, which it writes.
+//! The files that a job exchanges with its requester: `input.json`, which it reads, and `result.json`, which it writes.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};

@@ -84,7 +84,7 @@ impl AttemptDir {
         OutputLengths { stdout, stderr }
     }
 
-    /// Lengths of the output files for an end, behind which no output is sent. A missing file is empty.
+    /// Lengths of the output files for an end, after which no output is sent. A missing file is empty.
     ///
     /// # Errors
     /// A file cannot be examined.

@@ -23,13 +23,13 @@ use crate::attempt_dir::{AttemptDir, Error, OutputProgress, ReplayRange};
 
 /// The output files of one attempt.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct AttemptFiles {
     dir: AttemptDir,
     /// Open while the attempt runs. Ended attempts may wait for the server by the hundreds, so their files are opened for each read.
-    open: Mutex<Option<Arc<OutputFiles>>>,
+    open_files: Mutex<Option<Arc<StreamFiles>>>,
     masking: Masking,
     /// The progress on disk. Parts are freed one after the other, and recorded offsets never decrease.
-    recorded: Mutex<OutputProgress>,
+    recorded_progress: Mutex<OutputProgress>,
 }
 
 /// Treatment of secrets and patterns in an output.
@@ -51,22 +51,23 @@ pub(super) enum FilePart {
     Gap(u64),
 }
 
-/// The limits of what is kept and sent of an attempt's files.
+/// The limits of what is kept and sent of an attempt's files. Pairs are of stdout and stderr.
 #[derive(Debug)]
 pub(super) struct KeepLimits {
     bytes_max: u64,
     /// Ends of the parts that are sent live, once the output is known to exceed its limit.
-    heads: Option<[u64; 2]>,
+    head_ends: Option<[u64; 2]>,
     /// Offsets from which the files hold bytes of the engine's log.
-    replayed: [u64; 2],
+    replayed_from: [u64; 2],
     /// Ends of the parts that the engine's log no longer had.
-    missing: [u64; 2],
+    missing_until: [u64; 2],
     /// The files are freed up to these offsets.
-    freed: [u64; 2],
-    /// The middles are freed from the end of the heads up to these offsets.
-    hollow: [u64; 2],
-    /// Bytes before and after each part that stay readable, because secrets and lines that reach into the part are masked.
-    margin: u64,
+    freed_until: [u64; 2],
+    /// The parts between heads and tails are freed from the ends of the heads up to these offsets.
+    middle_freed: [u64; 2],
+    /// Bytes before and after each part that stay readable: secrets and lines that reach into the part can be found, and masked, only with
+    /// them.
+    mask_context: u64,
 }
 
 /// Parts of an attempt's files that can be freed.
@@ -85,24 +86,25 @@ impl FreeRequest {
     }
 }
 
-type OutputFiles = [File; 2];
+/// Stdout and stderr.
+type StreamFiles = [File; 2];
 
-impl Files {
+impl AttemptFiles {
     /// `patterns` are those of the definition, whose matches are masked.
     pub(super) fn open(dir: AttemptDir, patterns: &[String]) -> Result<Self, Error> {
-        let open = Mutex::new(Some(Arc::new(readers(&dir)?)));
-        let recorded = Mutex::new(dir.progress()?);
+        let open_files = Mutex::new(Some(Arc::new(readers(&dir)?)));
+        let recorded_progress = Mutex::new(dir.progress()?);
         let masking = Masking::of(&dir, patterns)?;
-        Ok(Self { dir, open, masking, recorded })
+        Ok(Self { dir, open_files, masking, recorded_progress })
     }
 
     /// Closes the files: nothing more will be written.
     pub(super) fn close(&self) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.open_files.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    fn readers(&self) -> std::io::Result<Arc<OutputFiles>> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    fn readers(&self) -> std::io::Result<Arc<StreamFiles>> {
+        let open = self.open_files.lock().unwrap_or_else(PoisonError::into_inner).clone();
         open.map_or_else(|| readers(&self.dir).map(Arc::new).map_err(Error::into_io), Ok)
     }
 
@@ -115,9 +117,9 @@ impl Files {
         self.readers().map_or([0; 2], |it| it.each_ref().map(length))
     }
 
-    /// Bytes around a part of the output that decide how it is masked.
-    pub(super) fn margin(&self) -> u64 {
-        if let Masking::On(mask) = &self.masking { mask.margin() as u64 } else { 0 }
+    /// Number of bytes before and after a part of the output that decide how it is masked.
+    pub(super) fn context_bytes(&self) -> u64 {
+        if let Masking::On(mask) = &self.masking { mask.context_bytes() as u64 } else { 0 }
     }
 
     /// Reads at most `room` bytes at `offset`, masked; fewer only at the end of the file, or before what may have to be masked.
@@ -157,14 +159,14 @@ impl Files {
 
     /// Frees blocks. If the file system cannot, they stay: that costs disk space, not output.
     pub(super) fn free(&self, freeing: &FreeRequest) {
-        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recorded = self.recorded_progress.lock().unwrap_or_else(PoisonError::into_inner);
         let progress = recorded.later(freeing.progress);
         let result = self.dir.record_progress(progress).or_else(|error| {
             if !error.is_for_lack_of_space() {
                 return Err(error);
             }
             // Only this makes room. A worker that dies before it has recorded it sends zeros for bytes that the server has, which drops them.
-            self.punch(freeing.acknowledged_parts());
+            self.punch_holes(freeing.acknowledged_parts());
             self.dir.record_progress(progress)
         });
         if let Err(error) = result {
@@ -172,10 +174,10 @@ impl Files {
             return;
         }
         *recorded = progress;
-        self.punch(freeing.parts.iter());
+        self.punch_holes(freeing.parts.iter());
     }
 
-    fn punch<'p>(&self, parts: impl Iterator<Item = &'p (Stream, u64, u64)>) {
+    fn punch_holes<'p>(&self, parts: impl Iterator<Item = &'p (Stream, u64, u64)>) {
         let readers = match self.readers() {
             Ok(readers) => readers,
             Err(error) => {
@@ -225,36 +227,36 @@ impl Masking {
 
 impl KeepLimits {
     pub(super) fn new(bytes_max: u64, progress: OutputProgress, replayed: Option<ReplayRange>) -> Self {
-        let acknowledged = pair(progress.acknowledged);
+        let acknowledged = per_stream(progress.acknowledged);
         let mut limits = Self {
             bytes_max: if bytes_max == 0 { BYTES_MAX } else { bytes_max },
-            heads: progress.hollow.map(|(from, _)| pair(from)),
-            replayed: [u64::MAX; 2],
-            missing: [0; 2],
-            freed: acknowledged.map(|it| it - it % BLOCK_BYTES),
-            hollow: progress.hollow.map_or([0; 2], |(_, to)| pair(to)),
-            margin: 0,
+            head_ends: progress.hollow.map(|(from, _)| per_stream(from)),
+            replayed_from: [u64::MAX; 2],
+            missing_until: [0; 2],
+            freed_until: acknowledged.map(|it| it - it % BLOCK_BYTES),
+            middle_freed: progress.hollow.map_or([0; 2], |(_, to)| per_stream(to)),
+            mask_context: 0,
         };
         if let Some(replayed) = replayed {
-            limits.replaying(replayed);
+            limits.set_replayed(replayed);
         }
         limits
     }
 
-    /// Keeps this many bytes around each part that is sent.
-    pub(super) fn with_margin(self, margin: u64) -> Self {
-        Self { margin, ..self }
+    /// Keeps this many bytes before and after each part that is sent.
+    pub(super) fn with_mask_context(self, mask_context: u64) -> Self {
+        Self { mask_context, ..self }
     }
 
     /// Marks the offsets from which the files hold bytes of the engine's log.
-    pub(super) fn replaying(&mut self, replayed: ReplayRange) {
-        let (from, missing) = (pair(replayed.from), pair(replayed.missing));
-        self.replayed = from;
-        self.missing = [0, 1].map(|stream| from[stream].saturating_add(missing[stream]));
+    pub(super) fn set_replayed(&mut self, replayed: ReplayRange) {
+        let (from, missing) = (per_stream(replayed.from), per_stream(replayed.missing));
+        self.replayed_from = from;
+        self.missing_until = [0, 1].map(|stream| from[stream].saturating_add(missing[stream]));
     }
 
-    /// The part of a stream that may be sent now.
-    pub(super) fn part(
+    /// The next part of a stream that may be sent now, at most `room` bytes.
+    pub(super) fn next_part(
         &self,
         streams: &[StreamState; 2],
         stream: Stream,
@@ -263,42 +265,43 @@ impl KeepLimits {
     ) -> Option<FilePart> {
         let index = stream as usize;
         let state = &streams[index];
-        let head = self.heads.map_or(u64::MAX, |heads| heads[index]);
+        let head_end = self.head_ends.map_or(u64::MAX, |head_ends| head_ends[index]);
         let until = if !ended {
-            head.min(state.written)
+            head_end.min(state.written)
         } else {
-            let tail = self.tail(streams, index);
-            if state.sent < tail && state.sent >= head {
-                return Some(FilePart::Gap(tail - state.sent));
+            let tail_start = self.tail_start(streams, index);
+            if state.sent < tail_start && state.sent >= head_end {
+                return Some(FilePart::Gap(tail_start - state.sent));
             }
-            if state.sent < tail { head.min(tail) } else { state.written }
+            if state.sent < tail_start { head_end.min(tail_start) } else { state.written }
         };
         // A chunk never holds both original bytes and replayed ones.
-        let until = if state.sent < self.replayed[index] { until.min(self.replayed[index]) } else { until };
-        if state.sent >= self.replayed[index] && state.sent < self.missing[index].min(until) {
-            return Some(FilePart::Gap(self.missing[index].min(until) - state.sent));
+        let until =
+            if state.sent < self.replayed_from[index] { until.min(self.replayed_from[index]) } else { until };
+        if state.sent >= self.replayed_from[index] && state.sent < self.missing_until[index].min(until) {
+            return Some(FilePart::Gap(self.missing_until[index].min(until) - state.sent));
         }
         let bytes = usize::try_from(until.saturating_sub(state.sent)).unwrap_or(usize::MAX);
         (bytes > 0).then(|| FilePart::Bytes(bytes.min(room)))
     }
 
-    /// Wraps bytes that were read at `offset`.
-    pub(super) fn label(&self, stream: Stream, offset: u64, bytes: Vec<u8>) -> ChunkData {
-        if offset >= self.replayed[stream as usize] {
+    /// The chunk's data of bytes that were read at `offset`: written by the container, or taken from the engine's log.
+    pub(super) fn chunk_data(&self, stream: Stream, offset: u64, bytes: Vec<u8>) -> ChunkData {
+        if offset >= self.replayed_from[stream as usize] {
             ChunkData::Replayed(bytes)
         } else {
             ChunkData::Bytes(bytes)
         }
     }
 
-    /// Takes note of grown files: fixes the ends of the heads when the limit is near, and returns the part that can be freed.
-    pub(super) fn grown(&mut self, token: Token, streams: &[StreamState; 2]) -> Option<FreeRequest> {
+    /// Takes the new lengths of the files. Fixes the ends of the heads when the limit is near, and returns the part that can be freed.
+    pub(super) fn record_growth(&mut self, token: Token, streams: &[StreamState; 2]) -> Option<FreeRequest> {
         let written: u64 = streams.iter().map(|it| it.written).sum();
         let head_bytes = head_bytes(self.bytes_max);
         if written <= head_bytes {
             return None;
         }
-        let heads = *self.heads.get_or_insert_with(|| {
+        let head_ends = *self.head_ends.get_or_insert_with(|| {
             let left = head_bytes.saturating_sub(streams[0].sent + streams[1].sent);
             let unsent = streams.each_ref().map(|it| it.written - it.sent);
             let stdout = unsent[0].min(left - unsent[1].min(left / 2));
@@ -310,34 +313,39 @@ impl KeepLimits {
         let mut parts = Vec::new();
         for stream in Stream::ALL {
             let index = stream as usize;
-            let from = self.hollow[index].max((heads[index] + self.margin).next_multiple_of(BLOCK_BYTES));
-            let to = self.tail(streams, index).saturating_sub(self.margin);
+            let from = self.middle_freed[index]
+                .max((head_ends[index] + self.mask_context).next_multiple_of(BLOCK_BYTES));
+            let to = self.tail_start(streams, index).saturating_sub(self.mask_context);
             let to = to - to % BLOCK_BYTES;
             if to >= from + FREE_BYTES_MIN {
-                self.hollow[index] = to;
+                self.middle_freed[index] = to;
                 parts.push((stream, from, to));
             }
         }
         (!parts.is_empty()).then(|| FreeRequest { token, progress: self.progress(streams), parts })
     }
 
-    /// Returns the acknowledged part that can be freed.
-    pub(super) fn acknowledged(&mut self, token: Token, streams: &[StreamState; 2]) -> Option<FreeRequest> {
+    /// Takes an acknowledgement, and returns the acknowledged part that can be freed.
+    pub(super) fn record_acknowledgement(
+        &mut self,
+        token: Token,
+        streams: &[StreamState; 2],
+    ) -> Option<FreeRequest> {
         let mut parts = Vec::new();
         for stream in Stream::ALL {
             let index = stream as usize;
-            let to = streams[index].acknowledged.saturating_sub(self.margin);
+            let to = streams[index].acknowledged.saturating_sub(self.mask_context);
             let to = to - to % BLOCK_BYTES;
-            if to >= self.freed[index] + FREE_BYTES_MIN {
-                parts.push((stream, self.freed[index], to));
-                self.freed[index] = to;
+            if to >= self.freed_until[index] + FREE_BYTES_MIN {
+                parts.push((stream, self.freed_until[index], to));
+                self.freed_until[index] = to;
             }
         }
         (!parts.is_empty()).then(|| FreeRequest { token, progress: self.progress(streams), parts })
     }
 
-    /// The start of the part that is kept for the end; zero if everything fits.
-    fn tail(&self, streams: &[StreamState; 2], index: usize) -> u64 {
+    /// Offset of the part that is kept for the end; zero if everything fits.
+    fn tail_start(&self, streams: &[StreamState; 2], index: usize) -> u64 {
         let written: u64 = streams.iter().map(|it| it.written).sum();
         if written <= self.bytes_max {
             0
@@ -347,22 +355,23 @@ impl KeepLimits {
     }
 
     fn progress(&self, streams: &[StreamState; 2]) -> OutputProgress {
-        let pair = |[stdout, stderr]: [u64; 2]| OutputLengths { stdout, stderr };
+        let lengths = |[stdout, stderr]: [u64; 2]| OutputLengths { stdout, stderr };
         OutputProgress {
-            acknowledged: pair(streams.each_ref().map(|it| it.acknowledged)),
+            acknowledged: lengths(streams.each_ref().map(|it| it.acknowledged)),
             hollow: self
-                .heads
-                .filter(|_| self.hollow != [0; 2])
-                .map(|heads| (pair(heads), pair(self.hollow))),
+                .head_ends
+                .filter(|_| self.middle_freed != [0; 2])
+                .map(|head_ends| (lengths(head_ends), lengths(self.middle_freed))),
         }
     }
 }
 
-fn readers(dir: &AttemptDir) -> Result<OutputFiles, Error> {
+fn readers(dir: &AttemptDir) -> Result<StreamFiles, Error> {
     Ok([dir.reader(Stream::Stdout)?, dir.reader(Stream::Stderr)?])
 }
 
-fn pair(lengths: OutputLengths) -> [u64; 2] {
+/// Stdout and stderr, by the number of their stream.
+fn per_stream(lengths: OutputLengths) -> [u64; 2] {
     [lengths.stdout, lengths.stderr]
 }
 

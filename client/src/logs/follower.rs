@@ -18,22 +18,24 @@ use crate::error_chain::error_chain;
 /// The output of one attempt on its way into [`Logs`]. A cheap handle.
 #[derive(Clone)]
 pub(crate) struct OutputFollower {
-    shared: Arc<Shared>,
+    attempt: Arc<FollowedAttempt>,
 }
 
-struct Shared {
+struct FollowedAttempt {
     logs: Logs,
     token: Token,
     dir: AttemptDir,
     /// The definition, with the rules for its output.
     spec: Arc<ContainerSpec>,
     /// Locked over each call of [`Logs`], so that the files are never followed again after the end.
-    state: Mutex<State>,
+    state: Mutex<FollowState>,
 }
 
+/// State of the following of an attempt's output files.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FollowState {
     New,
+    /// The files could not be opened; it is tried again.
     Failing,
     Followed,
     Finished,
@@ -41,16 +43,24 @@ enum State {
 
 impl OutputFollower {
     pub(crate) fn new(logs: Logs, token: Token, dir: AttemptDir, spec: Arc<ContainerSpec>) -> Self {
-        Self { shared: Arc::new(Shared { logs, token, dir, spec, state: Mutex::new(State::New) }) }
+        Self {
+            attempt: Arc::new(FollowedAttempt {
+                logs,
+                token,
+                dir,
+                spec,
+                state: Mutex::new(FollowState::New),
+            }),
+        }
     }
 
     /// Starts to follow the files. If they cannot be opened, that is tried again in the background. It opens files, so it is called on a
     /// blocking thread of a tokio runtime.
     pub(crate) fn start(&self) {
-        if !self.try_once() {
+        if !self.try_follow() {
             let follower = self.clone();
             drop(tokio::spawn(async move {
-                while !follower.on_blocking_thread(Self::try_once).await {
+                while !follower.on_blocking_thread(Self::try_follow).await {
                     sleep(TRY_AGAIN).await;
                 }
             }));
@@ -60,7 +70,7 @@ impl OutputFollower {
     /// Marks the output as complete. Files that should be followed and could not be opened are tried a few more times before.
     pub(crate) async fn finish(&self, lengths: OutputLengths) {
         for _ in 0..LAST_TRIES {
-            if self.on_blocking_thread(|it| *it.state() != State::Failing || it.try_once()).await {
+            if self.on_blocking_thread(|it| *it.state() != FollowState::Failing || it.try_follow()).await {
                 break;
             }
             sleep(TRY_AGAIN).await;
@@ -80,7 +90,7 @@ impl OutputFollower {
 
     /// As [`OutputFollower::finish`], without waiting for it. To be called on a blocking thread.
     pub(crate) fn finish_soon(&self, lengths: OutputLengths) {
-        if *self.state() == State::Failing {
+        if *self.state() == FollowState::Failing {
             let follower = self.clone();
             drop(tokio::spawn(async move { follower.finish(lengths).await }));
         } else {
@@ -90,31 +100,31 @@ impl OutputFollower {
 
     fn finish_now(&self, lengths: OutputLengths) {
         let mut state = self.state();
-        *state = State::Finished;
-        self.shared.logs.finish(self.shared.token, lengths);
+        *state = FollowState::Finished;
+        self.attempt.logs.finish(self.attempt.token, lengths);
     }
 
     /// `false` if the files cannot be opened now.
-    fn try_once(&self) -> bool {
+    fn try_follow(&self) -> bool {
         let mut state = self.state();
-        if matches!(*state, State::Followed | State::Finished) {
+        if matches!(*state, FollowState::Followed | FollowState::Finished) {
             return true;
         }
-        let Shared { logs, token, dir, spec, .. } = &*self.shared;
+        let FollowedAttempt { logs, token, dir, spec, .. } = &*self.attempt;
         match logs.follow(*token, dir, spec.log_bytes_max, &spec.log_mask) {
-            Ok(()) => *state = State::Followed,
+            Ok(()) => *state = FollowState::Followed,
             Err(error) => {
-                if *state == State::New {
+                if *state == FollowState::New {
                     tracing::warn!(attempt = %token, error = error_chain(&error), "cannot open the output files; trying again");
                 }
-                *state = State::Failing;
+                *state = FollowState::Failing;
             }
         }
-        *state == State::Followed
+        *state == FollowState::Followed
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, FollowState> {
+        self.attempt.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::attempt_dir::{AttemptStore, OutputProgress};
-    use crate::logs::files::{Files, KeepLimits};
+    use crate::logs::files::{AttemptFiles, KeepLimits};
 
     fn attempt(state: &Path) -> (Token, AttemptDir) {
         let store = AttemptStore::open(state).expect("a store");
@@ -173,12 +183,12 @@ mod tests {
     async fn growth_before_the_queue_knows_the_attempt_is_sent_without_another_growth() {
         let state = tempfile::tempdir().expect("a directory");
         let (token, dir) = attempt(state.path());
-        let files = Arc::new(Files::open(dir.clone(), &[]).expect("opened"));
+        let files = Arc::new(AttemptFiles::open(dir.clone(), &[]).expect("opened"));
         let lengths = files.lengths();
         dir.output(Stream::Stdout).expect("opened").write_all(b"a line\n").expect("written");
 
         let (logs, _done) = Logs::new();
-        logs.shared.watch.add(&logs.shared, token, &files);
+        logs.state.watch.add(&logs.state, token, &files);
         let limits = KeepLimits::new(0, OutputProgress::default(), None);
         logs.begin_to_send(token, files, limits, OutputProgress::default(), lengths);
 

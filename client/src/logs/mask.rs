@@ -53,8 +53,8 @@ impl Mask {
         Ok((mask.values.is_some() || mask.patterns.is_some()).then_some(mask))
     }
 
-    /// Bytes around a part of an output that decide about the part.
-    pub(super) fn margin(&self) -> usize {
+    /// Number of bytes before and after a part of an output that decide how it is masked.
+    pub(super) fn context_bytes(&self) -> usize {
         let values = self.values.as_ref().map_or(0, |values| values.longest - 1);
         let lines = if self.patterns.is_some() { patterns::LINE_BYTES_MAX } else { 0 };
         values.max(lines)
@@ -68,8 +68,8 @@ impl Mask {
         is_complete: bool,
         read: impl FnOnce(u64, usize) -> io::Result<Vec<u8>>,
     ) -> io::Result<OutputPart> {
-        let before = usize::try_from(offset).unwrap_or(usize::MAX).min(self.margin());
-        let mut bytes = read(offset - before as u64, before + room + self.margin())?;
+        let before = usize::try_from(offset).unwrap_or(usize::MAX).min(self.context_bytes());
+        let mut bytes = read(offset - before as u64, before + room + self.context_bytes())?;
         if bytes.len() <= before {
             return Ok(OutputPart::Bytes(Vec::new()));
         }
@@ -221,7 +221,7 @@ mod tests {
                         sent.extend(bytes);
                     }
                     OutputPart::Undecided => {
-                        assert!(!is_complete && written - sent.len() <= mask.margin());
+                        assert!(!is_complete && written - sent.len() <= mask.context_bytes());
                         break;
                     }
                 }

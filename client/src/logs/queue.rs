@@ -13,7 +13,7 @@ use protocol::report::{Chunk, ChunkData, OutputLengths, Stream};
 use protocol::wire::OUTPUT_BYTES_MAX;
 use tokio::time::{Duration, Instant};
 
-use super::files::{FilePart, Files, FreeRequest, KeepLimits};
+use super::files::{AttemptFiles, FilePart, FreeRequest, KeepLimits};
 use super::mask::OutputPart;
 use super::stream::{StreamState, index};
 use crate::attempt_dir::{OutputProgress, ReplayRange};
@@ -47,7 +47,7 @@ struct Attempt {
     streams: [StreamState; 2],
     is_ready: bool,
     /// The files that hold the bytes, and the limits for them; `None` for output in memory.
-    files: Option<(Arc<Files>, KeepLimits)>,
+    files: Option<(Arc<AttemptFiles>, KeepLimits)>,
     /// Lengths of the files whose last bytes may be the beginning of a secret; the rest is read again once the file is longer.
     held: [Option<u64>; 2],
     /// For an ended attempt: the time of its end, or of the last acknowledgement since.
@@ -84,7 +84,7 @@ pub(super) struct Read {
     written: u64,
     /// Nothing more will be written.
     is_complete: bool,
-    files: Arc<Files>,
+    files: Arc<AttemptFiles>,
 }
 
 impl Read {
@@ -113,7 +113,7 @@ impl Queue {
     pub(super) fn follow(
         &mut self,
         token: Token,
-        files: Arc<Files>,
+        files: Arc<AttemptFiles>,
         limits: KeepLimits,
         progress: OutputProgress,
         lengths: [u64; 2],
@@ -129,19 +129,19 @@ impl Queue {
         self.mark_ready(token);
     }
 
-    pub(super) fn replaying(&mut self, token: Token, replayed: ReplayRange) {
+    pub(super) fn set_replayed(&mut self, token: Token, replayed: ReplayRange) {
         if let Some((_, limits)) = self.attempts.get_mut(&token).and_then(|it| it.files.as_mut()) {
-            limits.replaying(replayed);
+            limits.set_replayed(replayed);
         }
     }
 
-    pub(super) fn grown(&mut self, token: Token, lengths: [u64; 2]) -> Option<FreeRequest> {
+    pub(super) fn record_growth(&mut self, token: Token, lengths: [u64; 2]) -> Option<FreeRequest> {
         let attempt = self.attempts.get_mut(&token)?;
         for (state, length) in attempt.streams.iter_mut().zip(lengths) {
             state.written = state.written.max(length);
         }
         let (_, limits) = attempt.files.as_mut()?;
-        let freeing = limits.grown(token, &attempt.streams);
+        let freeing = limits.record_growth(token, &attempt.streams);
         self.mark_ready(token);
         freeing
     }
@@ -161,7 +161,7 @@ impl Queue {
                 return None;
             }
             (FilePart::Bytes(_), Some(OutputPart::Bytes(bytes))) => {
-                limits.label(read.stream, read.offset, bytes)
+                limits.chunk_data(read.stream, read.offset, bytes)
             }
             (FilePart::Bytes(bytes), None) => ChunkData::Gap(bytes as u64),
         };
@@ -197,7 +197,7 @@ impl Queue {
         if let Some((files, limits)) = &mut attempt.files {
             files.close();
             // The directory is removed soon, so this part need not be freed.
-            let _ = limits.grown(token, &attempt.streams);
+            let _ = limits.record_growth(token, &attempt.streams);
         }
         attempt.quiet_since = Some(now);
         self.waiting.insert((now + ACKNOWLEDGE_TIMEOUT, token));
@@ -229,7 +229,7 @@ impl Queue {
             for state in &mut attempt.streams {
                 state.sent = state.acknowledged;
             }
-            // The bytes that are held back come behind others that are sent again now.
+            // The bytes that are held back come after others that are sent again now.
             attempt.held = [None; 2];
             attempt.is_ready = true;
             attempt.quiet_since = attempt.quiet_since.map(|_| now);
@@ -271,13 +271,13 @@ impl Queue {
         &mut self,
         mark: &OutputMark,
         now: Instant,
-    ) -> (Option<Token>, Option<(Arc<Files>, FreeRequest)>) {
+    ) -> (Option<Token>, Option<(Arc<AttemptFiles>, FreeRequest)>) {
         self.window.acknowledge(mark);
         let Some(attempt) = self.attempts.get_mut(&mark.token) else { return (None, None) };
         self.memory -= attempt.streams[index(mark.stream)].acknowledge(mark.offset);
         attempt.quiet_since = attempt.quiet_since.map(|_| now);
         let freeing = attempt.files.as_mut().and_then(|(files, limits)| {
-            limits.acknowledged(mark.token, &attempt.streams).map(|it| (Arc::clone(files), it))
+            limits.record_acknowledgement(mark.token, &attempt.streams).map(|it| (Arc::clone(files), it))
         });
         match self.remove_if_done(mark.token) {
             Some(token) => (Some(token), None),
@@ -323,7 +323,7 @@ impl Queue {
     fn next_read(
         token: Token,
         attempt: &Attempt,
-        files: &Arc<Files>,
+        files: &Arc<AttemptFiles>,
         limits: &KeepLimits,
         room: usize,
     ) -> Option<Read> {
@@ -333,7 +333,7 @@ impl Queue {
             if !ended && attempt.held[index(stream)] == Some(written) {
                 return None;
             }
-            let part = limits.part(&attempt.streams, stream, ended, room)?;
+            let part = limits.next_part(&attempt.streams, stream, ended, room)?;
             let files = Arc::clone(files);
             Some(Read { token, stream, offset, part, written, is_complete: ended, files })
         })

@@ -13,8 +13,8 @@ use protocol::Token;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify;
 
-use super::Shared;
-use super::files::Files;
+use super::LogsState;
+use super::files::AttemptFiles;
 
 /// The followed files.
 #[derive(Default)]
@@ -25,7 +25,7 @@ pub(super) struct GrowthWatch {
 
 #[derive(Default)]
 struct Followed {
-    files: HashMap<Token, (Arc<Files>, Option<i32>)>,
+    files: HashMap<Token, (Arc<AttemptFiles>, Option<i32>)>,
     by_watch: HashMap<i32, Token>,
 }
 
@@ -40,8 +40,8 @@ struct GrowthSource {
 impl GrowthWatch {
     /// Starts to notice growth of these files, by a watch of their directory. Growth before this call is not noticed, and growth before the
     /// queue knows the attempt is ignored: the caller looks at the files once more when it does.
-    pub(super) fn add(&self, shared: &Arc<Shared>, token: Token, files: &Arc<Files>) {
-        let Some(source) = self.source.get_or_init(|| start(shared)) else { return };
+    pub(super) fn add(&self, state: &Arc<LogsState>, token: Token, files: &Arc<AttemptFiles>) {
+        let Some(source) = self.source.get_or_init(|| start(state)) else { return };
         let flags = inotify::WatchFlags::MODIFY;
         let watch = inotify::add_watch(&source.growth, files.dir().path(), flags).ok();
         let mut followed = self.followed();
@@ -79,7 +79,7 @@ impl GrowthWatch {
         watches.iter().filter_map(|it| followed.by_watch.get(it).copied()).chain(unwatched).collect()
     }
 
-    fn files(&self, token: Token) -> Option<Arc<Files>> {
+    fn files(&self, token: Token) -> Option<Arc<AttemptFiles>> {
         self.followed().files.get(&token).map(|(files, _)| Arc::clone(files))
     }
 
@@ -130,8 +130,8 @@ impl GrowthSource {
     }
 }
 
-fn start(shared: &Arc<Shared>) -> Option<Arc<GrowthSource>> {
-    let (weak, started) = (Arc::downgrade(shared), GrowthSource::open());
+fn start(state: &Arc<LogsState>) -> Option<Arc<GrowthSource>> {
+    let (weak, started) = (Arc::downgrade(state), GrowthSource::open());
     let spawned = started.map_err(std::io::Error::from).and_then(|source| {
         let source = Arc::new(source);
         let for_thread = Arc::clone(&source);
@@ -145,25 +145,25 @@ fn start(shared: &Arc<Shared>) -> Option<Arc<GrowthSource>> {
         .ok()
 }
 
-fn run(shared: &Weak<Shared>, source: &GrowthSource) {
+fn run(state: &Weak<LogsState>, source: &GrowthSource) {
     loop {
-        let polls = shared.upgrade().is_some_and(|shared| shared.watch.has_unwatched());
-        let watches = source.wait(polls.then_some(POLL_EVERY));
-        let Some(shared) = shared.upgrade() else { return };
-        for token in shared.watch.tokens(&watches) {
-            look_at(&shared, token);
+        let polls = state.upgrade().is_some_and(|state| state.watch.has_unwatched());
+        let watches = source.wait(polls.then_some(POLL_INTERVAL));
+        let Some(state) = state.upgrade() else { return };
+        for token in state.watch.tokens(&watches) {
+            check_growth(&state, token);
         }
-        shared.wake.notify_one();
-        drop(shared);
-        std::thread::sleep(LOOK_EVERY);
+        state.wake.notify_one();
+        drop(state);
+        std::thread::sleep(CHECK_INTERVAL);
     }
 }
 
 /// Passes the present lengths of these files on to the queue.
-pub(super) fn look_at(shared: &Shared, token: Token) {
-    let Some(files) = shared.watch.files(token) else { return };
+pub(super) fn check_growth(state: &LogsState, token: Token) {
+    let Some(files) = state.watch.files(token) else { return };
     let lengths = files.lengths();
-    let freeing = shared.queue().grown(token, lengths);
+    let freeing = state.queue().record_growth(token, lengths);
     if let Some(freeing) = freeing {
         files.free(&freeing);
     }
@@ -173,7 +173,7 @@ pub(super) fn look_at(shared: &Shared, token: Token) {
 const OVERFLOW: i32 = -1;
 
 /// Pause between two checks of files that grow all the time.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Pause between two checks of files without a watch.
-const POLL_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };

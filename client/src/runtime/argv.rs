@@ -1,7 +1,7 @@
 //! Makes the `docker run` command line of an attempt. Pure.
 //!
 //! A user's text never becomes an option. Before `--` it only follows an `=` within the same argument; the image comes after `--`, and
-//! Docker does not parse arguments behind the image. Values of the environment go through `--env-file /dev/stdin`, so neither `ps` nor a
+//! Docker does not parse arguments after the image. Values of the environment go through `--env-file /dev/stdin`, so neither `ps` nor a
 //! file of the worker shows them.
 
 use std::time::Duration;
@@ -268,7 +268,7 @@ fn mount(volume: &Volume) -> Result<String, Invalid> {
     if !volume.target.starts_with('/') {
         return Err(invalid("volumes", format!("`{}` is no absolute path", volume.target.escape_debug())));
     }
-    // A line break would end the line of CSV, and the fields behind it, such as `readonly`, would be lost.
+    // A line break would end the line of CSV, and the fields after it, such as `readonly`, would be lost.
     for path in [&volume.source, &volume.target] {
         if path.contains(char::is_control) {
             return Err(invalid("volumes", format!("`{}` has a control character", path.escape_debug())));

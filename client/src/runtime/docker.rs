@@ -113,11 +113,12 @@ impl Default for Config {
 
 /// The runtime. Its tasks end with it; its containers do not.
 pub struct Docker {
-    shared: Arc<DockerContext>,
+    docker: Arc<DockerState>,
 }
 
-/// The parts that all tasks of the runtime share: the engine, the tracked attempts, and the way to the rest of the worker.
-struct DockerContext {
+/// The state of the runtime, which all of its tasks have: the client of the engine, the tracked attempts, the attempt directories, and the channels
+/// to the rest of the worker.
+struct DockerState {
     config: Config,
     engine: Arc<EngineClient>,
     registry: TrackedAttempts,
@@ -139,7 +140,7 @@ impl Docker {
         let own = own.map(|dir| std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf()));
         config.allow.private_dirs.extend(own);
         let (registry, removals) = TrackedAttempts::new();
-        let shared = Arc::new(DockerContext {
+        let docker = Arc::new(DockerState {
             engine: Arc::new(EngineClient::new(&config.program, events.clone())),
             images: Images::new(store.state_dir()),
             config,
@@ -152,33 +153,33 @@ impl Docker {
             unseen: Arc::default(),
             shutdown: CancellationToken::new(),
         });
-        shared.spawn(remove::run(Arc::clone(&shared), removals));
-        shared.spawn(Arc::clone(&shared.engine).ping_until_up());
-        shared.spawn(Arc::clone(&shared.engine).poll_clock());
-        shared.spawn(usage::run(Arc::clone(&shared)));
-        shared.spawn(result_files::run(Arc::clone(&shared)));
-        let pulled = Arc::clone(&shared.images.pulled);
-        shared.spawn(async move { pulled.save_uses().await });
-        if let Some(settings) = shared.config.image_gc.clone() {
-            shared.spawn(image_gc::run(Arc::clone(&shared), settings));
+        docker.spawn(remove::run(Arc::clone(&docker), removals));
+        docker.spawn(Arc::clone(&docker.engine).ping_until_up());
+        docker.spawn(Arc::clone(&docker.engine).poll_clock());
+        docker.spawn(usage::run(Arc::clone(&docker)));
+        docker.spawn(result_files::run(Arc::clone(&docker)));
+        let pulled = Arc::clone(&docker.images.pulled);
+        docker.spawn(async move { pulled.save_uses().await });
+        if let Some(settings) = docker.config.image_gc.clone() {
+            docker.spawn(image_gc::run(Arc::clone(&docker), settings));
         }
-        Self { shared }
+        Self { docker }
     }
 
     /// The engine's own id, which all workers of the engine share. `None` if it does not answer.
     pub async fn engine_id(&self) -> Option<String> {
-        self.shared.engine.info().await
+        self.docker.engine.info().await
     }
 
     /// Asks the engine whether it answers now.
     pub async fn availability(&self) -> Availability {
-        survey::availability(self.shared.engine.ping().await)
+        survey::availability(self.docker.engine.ping().await)
     }
 }
 
 impl Drop for Docker {
     fn drop(&mut self) {
-        self.shared.shutdown.cancel();
+        self.docker.shutdown.cancel();
     }
 }
 
@@ -188,100 +189,100 @@ impl Runtime for Docker {
     }
 
     fn set_membership(&self, membership: Membership) {
-        let before = self.shared.registry.set_membership(membership);
+        let before = self.docker.registry.set_membership(membership);
         if before == Some(membership) {
             return;
         }
         if let Some(before) = before {
             tracing::warn!(?before, now = ?membership, "the server has a new identity for this worker; containers of the old one are no longer watched");
         }
-        self.shared.spawn(events::listen(Arc::clone(&self.shared), membership));
-        self.shared.spawn(sweep::run(Arc::clone(&self.shared), membership));
+        self.docker.spawn(events::listen(Arc::clone(&self.docker), membership));
+        self.docker.spawn(sweep::run(Arc::clone(&self.docker), membership));
     }
 
     fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>> {
-        Box::pin(survey::survey(&self.shared))
+        Box::pin(survey::survey(&self.docker))
     }
 
     fn start(&self, launch: Launch) {
-        let (shared, token) = (Arc::clone(&self.shared), launch.token);
-        let Some(membership) = shared.registry.membership() else {
-            return shared.refuse(
+        let (docker, token) = (Arc::clone(&self.docker), launch.token);
+        let Some(membership) = docker.registry.membership() else {
+            return docker.refuse(
                 token,
                 ReleaseCause::RuntimeUnavailable,
                 "this worker has not joined yet".into(),
             );
         };
         // Tracked from this moment on, so that no stop is missed.
-        let attempt = Arc::new(Attempt::new(launch, membership, shared.store.dir(token), None));
-        if shared.registry.track(&attempt) {
-            self.shared.spawn(async move { shared.start(attempt, membership).await });
+        let attempt = Arc::new(Attempt::new(launch, membership, docker.store.dir(token), None));
+        if docker.registry.track(&attempt) {
+            self.docker.spawn(async move { docker.start(attempt, membership).await });
         }
     }
 
     fn pull(&self, token: Token) {
-        if let Some(attempt) = self.shared.registry.attempt(token) {
+        if let Some(attempt) = self.docker.registry.attempt(token) {
             attempt.pull_permit.grant();
         }
     }
 
     fn run(&self, token: Token) {
-        if let Some(attempt) = self.shared.registry.attempt(token) {
+        if let Some(attempt) = self.docker.registry.attempt(token) {
             attempt.start_permit.grant();
         }
     }
 
     fn stop(&self, token: Token, cause: StopCause, step: StopStep, at: Now) {
-        if let Some(attempt) = self.shared.registry.attempt(token) {
-            self.shared.spawn(stop::step(Arc::clone(&self.shared), attempt, (cause, step), at));
+        if let Some(attempt) = self.docker.registry.attempt(token) {
+            self.docker.spawn(stop::step(Arc::clone(&self.docker), attempt, (cause, step), at));
         }
     }
 
     fn probe(&self, like: Arc<ContainerSpec>, why: String) {
         // Without a membership nothing can have been started.
-        let Some(membership) = self.shared.registry.membership() else { return };
-        if self.shared.engine.health.set_unable_to_start(why) {
-            self.shared.spawn(probe::run(Arc::clone(&self.shared), like, membership));
+        let Some(membership) = self.docker.registry.membership() else { return };
+        if self.docker.engine.health.set_unable_to_start(why) {
+            self.docker.spawn(probe::run(Arc::clone(&self.docker), like, membership));
         }
     }
 
     fn remove_foreign(&self, token: Token) {
-        if let Some(membership) = self.shared.registry.membership() {
-            self.shared.spawn(foreign::remove(Arc::clone(&self.shared), token, membership));
+        if let Some(membership) = self.docker.registry.membership() {
+            self.docker.spawn(foreign::remove(Arc::clone(&self.docker), token, membership));
         }
     }
 
     fn wait_for_removals(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
-            self.shared.registry.removals.wait_for_all().await;
-            self.shared.images.pulled.save().await;
+            self.docker.registry.removals.wait_for_all().await;
+            self.docker.images.pulled.save().await;
         })
     }
 
     fn forget(&self, token: Token) {
-        let shared = Arc::clone(&self.shared);
-        let removal = shared.registry.removals.begin(token);
-        shared.forget_usage(token);
-        if let Some(attempt) = shared.registry.untrack(token) {
+        let docker = Arc::clone(&self.docker);
+        let removal = docker.registry.removals.begin(token);
+        docker.forget_usage(token);
+        if let Some(attempt) = docker.registry.untrack(token) {
             attempt.withdrawn.notify_one();
             // Its container goes now, after it has kept the image for as long as the job took.
-            shared.images.pulled.touch_name(&attempt.launch.spec.image, clock::now().utc);
-            shared.registry.queue_removal(attempt.name.clone(), attempt.dir.clone(), removal);
+            docker.images.pulled.touch_name(&attempt.launch.spec.image, clock::now().utc);
+            docker.registry.queue_removal(attempt.name.clone(), attempt.dir.clone(), removal);
             return;
         }
         // A survey found it unstarted. A directory of another attempt with the same number stays.
-        let (Some(membership), dir) = (shared.registry.membership(), shared.store.dir(token)) else { return };
-        self.shared.spawn(async move {
+        let (Some(membership), dir) = (docker.registry.membership(), docker.store.dir(token)) else { return };
+        self.docker.spawn(async move {
             let there = dir.clone();
             let launch = tokio::task::spawn_blocking(move || there.launch().ok()).await.ok().flatten();
             if launch.is_some_and(|it| it.token == token) {
-                shared.registry.queue_removal(token.container_name(membership.cluster), dir, removal);
+                docker.registry.queue_removal(token.container_name(membership.cluster), dir, removal);
             }
         });
     }
 }
 
-impl DockerContext {
+impl DockerState {
     async fn start(self: &Arc<Self>, attempt: Arc<Attempt>, membership: Membership) {
         self.registry.removals.wait_for(attempt.token()).await;
         if let Err((cause, why)) = self.prepare(&attempt).await {
@@ -290,8 +291,8 @@ impl DockerContext {
             attempt.ended.send_replace(true);
             return self.refuse(attempt.token(), cause, why);
         }
-        let (shared, runs) = (Arc::clone(self), Arc::clone(&attempt));
-        let run = async move { runs.run(&shared, membership).await };
+        let (docker, runs) = (Arc::clone(self), Arc::clone(&attempt));
+        let run = async move { runs.run(&docker, membership).await };
         let run = tokio::spawn(self.shutdown.clone().run_until_cancelled_owned(run));
         if run.await.is_err_and(|error| error.is_panic()) {
             tracing::error!(attempt = %attempt.token(), "the task of an attempt panicked; it is watched again by the state of its container");
@@ -348,8 +349,8 @@ impl DockerContext {
 
     /// Watches an attempt that was begun earlier.
     fn watch(self: &Arc<Self>, attempt: Arc<Attempt>) {
-        let shared = Arc::clone(self);
-        self.spawn(async move { attempt.watch(&shared).await });
+        let docker = Arc::clone(self);
+        self.spawn(async move { attempt.watch(&docker).await });
     }
 
     /// Ends the measuring of an attempt. Returns what it has used, as far as this process knows.
@@ -363,7 +364,7 @@ impl DockerContext {
     }
 
     fn send_event(&self, event: RuntimeEvent) {
-        // The receiver is gone: the worker is leaving.
+        // The receiver is gone: the worker is shutting down.
         let _ = self.events.send(event);
     }
 
@@ -388,7 +389,7 @@ mod tests {
         let launch = crate::runtime::launch_of(spec);
         let token = launch.token;
         docker.start(launch);
-        let attempt = docker.shared.registry.attempt(token).expect("it is tracked");
+        let attempt = docker.docker.registry.attempt(token).expect("it is tracked");
         while !matches!(told.recv().await.expect("it lives"), RuntimeEvent::Refused { .. }) {}
         assert!(attempt.has_ended());
     }

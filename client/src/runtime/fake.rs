@@ -35,10 +35,11 @@ use crate::logs::Logs;
 
 /// The runtime.
 pub struct Fake {
-    shared: Arc<Shared>,
+    state: Arc<FakeState>,
 }
 
-struct Shared {
+/// The state of the runtime, which all of its tasks have.
+struct FakeState {
     events: Events,
     logs: Logs,
     /// Attempts that sleep, with the channel for their stops.
@@ -49,7 +50,7 @@ impl Fake {
     /// Sends simulated events and output to `events` and `logs`.
     #[must_use]
     pub fn new(events: Events, logs: Logs) -> Self {
-        Self { shared: Arc::new(Shared { events, logs, asleep: Mutex::default() }) }
+        Self { state: Arc::new(FakeState { events, logs, asleep: Mutex::default() }) }
     }
 }
 
@@ -69,8 +70,8 @@ impl Runtime for Fake {
     fn start(&self, launch: Launch) {
         let token = launch.token;
         match Script::read(&launch) {
-            Ok(script) => self.shared.play(token, script),
-            Err(message) => self.shared.not_started(token, StartFailure::Definition, message),
+            Ok(script) => self.state.play(token, script),
+            Err(message) => self.state.not_started(token, StartFailure::Definition, message),
         }
     }
 
@@ -78,20 +79,20 @@ impl Runtime for Fake {
     fn run(&self, _: Token) {}
 
     fn stop(&self, token: Token, _: StopCause, step: StopStep, _: Now) {
-        if let Some(sleeper) = self.shared.asleep().get(&token) {
+        if let Some(sleeper) = self.state.asleep().get(&token) {
             // The attempt has just ended by itself.
             let _ = sleeper.send(step);
         }
     }
 
     fn probe(&self, _: Arc<ContainerSpec>, _: String) {
-        self.shared.send_event(RuntimeEvent::Availability(RuntimeKind::Fake, Availability::Available));
+        self.state.send_event(RuntimeEvent::Availability(RuntimeKind::Fake, Availability::Available));
     }
 
     fn forget(&self, _: Token) {}
 }
 
-impl Shared {
+impl FakeState {
     fn play(self: &Arc<Self>, token: Token, script: Script) {
         if let Some(fault) = script.fail {
             return self.not_started(token, fault, "FAKE_FAIL says so".to_owned());
@@ -105,17 +106,17 @@ impl Shared {
             Some(sleep) => {
                 let (stop, stopped) = mpsc::unbounded_channel();
                 self.asleep().insert(token, stop);
-                let shared = Arc::clone(self);
+                let state = Arc::clone(self);
                 tokio::spawn(async move {
                     let killed = tokio::time::timeout(sleep, killed(stopped, script.deaf)).await.ok();
                     let now = clock::now().up;
-                    shared.asleep().remove(&token);
+                    state.asleep().remove(&token);
                     // A worker that was suspended over the end learns of a stop first: the sleep was over before.
                     let (code, at) = match killed {
                         Some(code) if now < started + sleep => (code, now),
                         _ => (script.exit_code(), now.min(started + sleep)),
                     };
-                    shared.ended(token, started, &script, code, (output, at));
+                    state.ended(token, started, &script, code, (output, at));
                 });
             }
         }
@@ -153,7 +154,7 @@ impl Shared {
     }
 
     fn send_event(&self, event: RuntimeEvent) {
-        // The receiver is gone: the worker is leaving.
+        // The receiver is gone: the worker is shutting down.
         let _ = self.events.send(event);
     }
 

@@ -35,7 +35,7 @@ use crate::logs::Logs;
 use crate::secrets;
 use crate::usage::{Source, UsageSampler};
 
-/// The command of the shim: a program that calls [`shim::run`](super::shim::run) with the arguments behind `args`.
+/// The command of the shim: a program that calls [`shim::run`](super::shim::run) with the arguments after `args`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Path of the program.
@@ -55,10 +55,11 @@ impl Default for Config {
 
 /// The runtime. Its tasks end with it; its processes do not.
 pub struct Process {
-    shared: Arc<Shared>,
+    state: Arc<ProcessState>,
 }
 
-struct Shared {
+/// The state of the runtime, which all of its tasks have.
+struct ProcessState {
     config: Config,
     store: AttemptStore,
     logs: Logs,
@@ -75,14 +76,14 @@ impl Process {
     pub fn new(config: Config, store: AttemptStore, logs: Logs, events: Events) -> Self {
         let (attempts, shutdown) = (Mutex::default(), CancellationToken::new());
         let (removals, probing) = (PendingRemovals::default(), AtomicBool::new(false));
-        let shared = Shared { config, store, logs, events, attempts, removals, probing, shutdown };
-        Self { shared: Arc::new(shared) }
+        let state = ProcessState { config, store, logs, events, attempts, removals, probing, shutdown };
+        Self { state: Arc::new(state) }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.shared.shutdown.cancel();
+        self.state.shutdown.cancel();
     }
 }
 
@@ -95,11 +96,11 @@ impl Runtime for Process {
 
     fn survey(&self) -> Pin<Box<dyn Future<Output = Survey> + Send + '_>> {
         Box::pin(async {
-            let (availability, restored) = match self.shared.find_left_behind().await {
+            let (availability, restored) = match self.state.find_left_behind().await {
                 Ok(restored) => (Availability::Available, restored),
                 Err(why) => {
-                    let shared = Arc::clone(&self.shared);
-                    self.shared.spawn(async move { shared.survey_again().await });
+                    let state = Arc::clone(&self.state);
+                    self.state.spawn(async move { state.survey_again().await });
                     (Availability::Unavailable(why), Vec::new())
                 }
             };
@@ -108,53 +109,53 @@ impl Runtime for Process {
     }
 
     fn start(&self, launch: Launch) {
-        let shared = Arc::clone(&self.shared);
-        let attempt = Arc::new(Attempt::new(shared.store.dir(launch.token), launch, None));
-        if shared.track(&attempt) {
-            self.shared.spawn(async move { shared.run(&attempt).await });
+        let state = Arc::clone(&self.state);
+        let attempt = Arc::new(Attempt::new(state.store.dir(launch.token), launch, None));
+        if state.track(&attempt) {
+            self.state.spawn(async move { state.run(&attempt).await });
         }
     }
 
     fn run(&self, token: Token) {
-        if let Some(attempt) = self.shared.attempts().get(&token) {
+        if let Some(attempt) = self.state.attempts().get(&token) {
             attempt.start_permit.grant();
         }
     }
 
     fn stop(&self, token: Token, cause: StopCause, step: StopStep, at: Now) {
-        let attempt = self.shared.attempts().get(&token).map(Arc::clone);
+        let attempt = self.state.attempts().get(&token).map(Arc::clone);
         if let Some(attempt) = attempt.filter(|it| !*it.ended.borrow()) {
-            self.shared.spawn(async move { attempt.stop(cause, step, at).await });
+            self.state.spawn(async move { attempt.stop(cause, step, at).await });
         }
     }
 
     fn probe(&self, _: Arc<ContainerSpec>, _: String) {
-        if !self.shared.probing.swap(true, Ordering::Relaxed) {
-            let shared = Arc::clone(&self.shared);
-            self.shared.spawn(async move { shared.probe().await });
+        if !self.state.probing.swap(true, Ordering::Relaxed) {
+            let state = Arc::clone(&self.state);
+            self.state.spawn(async move { state.probe().await });
         }
     }
 
     fn wait_for_removals(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.shared.removals.wait_for_all())
+        Box::pin(self.state.removals.wait_for_all())
     }
 
     fn forget(&self, token: Token) {
         // In this order it is tracked until it is removed.
-        let (dir, removal) = (self.shared.store.dir(token), self.shared.removals.begin(token));
-        self.shared.attempts().remove(&token);
-        self.shared.config.usage.finish(token);
+        let (dir, removal) = (self.state.store.dir(token), self.state.removals.begin(token));
+        self.state.attempts().remove(&token);
+        self.state.config.usage.finish(token);
         // A directory of another attempt with the same number stays.
         let remove =
             move || if dir.launch().is_ok_and(|it| it.token == token) { dir.remove() } else { Ok(()) };
-        self.shared.spawn(async move {
+        self.state.spawn(async move {
             run_blocking(remove).await;
             drop(removal);
         });
     }
 }
 
-impl Shared {
+impl ProcessState {
     /// Finds and tracks attempts of an earlier process.
     async fn find_left_behind(self: &Arc<Self>) -> Result<Vec<Restored>, String> {
         // An attempt that is tracked before or after the list is made is no leftover, although it may end and be forgotten in between.
@@ -164,8 +165,8 @@ impl Shared {
         let after = self.tracked();
         let own = entries.into_iter().filter(|it| it.launch.spec.runtime == RuntimeKind::Process);
         let new = own.filter(|it| !before.contains(&it.launch.token) && !after.contains(&it.launch.token));
-        let (new, shared): (Vec<_>, _) = (new.collect(), Arc::clone(self));
-        try_blocking(move || Ok(new.into_iter().map(|entry| shared.restore(entry)).collect())).await
+        let (new, state): (Vec<_>, _) = (new.collect(), Arc::clone(self));
+        try_blocking(move || Ok(new.into_iter().map(|entry| state.restore(entry)).collect())).await
     }
 
     /// Repeats a failed survey until it succeeds.
@@ -338,8 +339,8 @@ impl Shared {
             };
             return self.restore_ended(attempt, end);
         };
-        let (shared, watched) = (Arc::clone(self), Arc::clone(attempt));
-        self.spawn(async move { shared.wait_for_end(&watched).await });
+        let (state, watched) = (Arc::clone(self), Arc::clone(attempt));
+        self.spawn(async move { state.wait_for_end(&watched).await });
         found
     }
 
@@ -358,7 +359,7 @@ impl Shared {
     }
 
     fn send_event(&self, event: RuntimeEvent) {
-        // The receiver is gone: the worker is leaving.
+        // The receiver is gone: the worker is shutting down.
         let _ = self.events.send(event);
     }
 
@@ -389,7 +390,7 @@ mod tests {
         let masked = vec![protocol::secret::SecretValue(b"hidden".to_vec())];
         let secrets = protocol::secret::SecretValues { masked, ..Default::default() }.into();
         process.start(Launch { secrets, ..crate::runtime::launch_of(ContainerSpec::default()) });
-        let attempt = process.shared.attempts().values().next().map(Arc::clone).expect("it is tracked");
+        let attempt = process.state.attempts().values().next().map(Arc::clone).expect("it is tracked");
         assert!(matches!(told.recv().await, Some(RuntimeEvent::Refused { .. })));
         assert!(*attempt.ended.borrow());
     }

@@ -23,7 +23,7 @@ impl PullPermit {
 
     /// Reports that the image is missing, and waits.
     pub(super) async fn request(&self, token: Token, events: &Events) {
-        // The receiver is gone: the worker is leaving.
+        // The receiver is gone: the worker is shutting down.
         let _ = events.send(RuntimeEvent::ImageMissing(token));
         self.granted.notified().await;
     }
@@ -49,7 +49,7 @@ impl StartPermit {
         stopping: &watch::Sender<Option<Stopping>>,
     ) -> bool {
         let mut stopping = stopping.subscribe();
-        // The receiver is gone: the worker is leaving.
+        // The receiver is gone: the worker is shutting down.
         let _ = events.send(RuntimeEvent::Prepared(token));
         tokio::select! {
             biased;

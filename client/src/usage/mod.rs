@@ -27,7 +27,7 @@ use sampler::{Command, SamplerThread};
 /// Measures the attempts of this worker. Clones share one thread, which ends with the last of them.
 #[derive(Clone)]
 pub struct UsageSampler {
-    shared: Arc<Shared>,
+    state: Arc<SamplerState>,
 }
 
 /// The origin of an attempt's figures.
@@ -46,7 +46,7 @@ pub(crate) enum Source {
     Elsewhere,
 }
 
-struct Shared {
+struct SamplerState {
     /// The figures so far of all attempts that are watched.
     totals: Mutex<HashMap<Token, Total>>,
     thread: SamplerThread,
@@ -64,11 +64,11 @@ impl UsageSampler {
     pub fn new() -> (Self, mpsc::Receiver<Vec<UsageSample>>) {
         // One list waits at most; later samples replace older ones until there is room.
         let (live, samples) = mpsc::channel(1);
-        let shared = Arc::new_cyclic(|shared| Shared {
+        let state = Arc::new_cyclic(|state| SamplerState {
             totals: Mutex::default(),
-            thread: SamplerThread::new(shared.clone(), live),
+            thread: SamplerThread::new(state.clone(), live),
         });
-        (Self { shared }, samples)
+        (Self { state }, samples)
     }
 
     /// Watches an attempt until [`UsageSampler::finish`]. It reads files of the kernel and of the attempt's directory, which holds what an
@@ -76,10 +76,10 @@ impl UsageSampler {
     /// run.
     pub(crate) fn watch(&self, token: Token, dir: &AttemptDir, source: Source) -> bool {
         let before = dir.usage().unwrap_or_default();
-        self.shared.totals().entry(token).or_insert(Total { usage: before, was_oom_killed: false });
-        match self.shared.thread.open(&source) {
+        self.state.totals().entry(token).or_insert(Total { usage: before, was_oom_killed: false });
+        match self.state.thread.open(&source) {
             Some(gauge) => {
-                self.shared.thread.send(Command::Watch { token, dir: dir.clone(), gauge: Box::new(gauge) })
+                self.state.thread.send(Command::Watch { token, dir: dir.clone(), gauge: Box::new(gauge) })
             }
             None => false,
         }
@@ -87,27 +87,27 @@ impl UsageSampler {
 
     /// From now on looks for the control groups of containers at this place, too.
     pub(crate) fn learn(&self, layout: Layout) {
-        self.shared.thread.learn(layout);
+        self.state.thread.learn(layout);
     }
 
     /// Adds figures of an attempt that is watched as [`Source::Elsewhere`]. Others are ignored.
     pub(crate) fn add(&self, sample: UsageSample) {
-        if let Some(usage) = self.shared.add(&sample) {
-            self.shared.thread.send(Command::Live(UsageSample { usage, ..sample }));
+        if let Some(usage) = self.state.add(&sample) {
+            self.state.thread.send(Command::Live(UsageSample { usage, ..sample }));
         }
     }
 
     /// `true` if the kernel has killed a process of the attempt for its memory limit, as its control group showed when its first process
     /// ended. False if nothing is known.
     pub(crate) fn was_oom_killed(&self, token: Token) -> bool {
-        self.shared.totals().get(&token).is_some_and(|total| total.was_oom_killed)
+        self.state.totals().get(&token).is_some_and(|total| total.was_oom_killed)
     }
 
     /// Ends the watch. Returns what the attempt has used, as far as it is known.
     pub(crate) fn finish(&self, token: Token) -> Usage {
-        let total = self.shared.totals().remove(&token);
+        let total = self.state.totals().remove(&token);
         if total.is_some() {
-            self.shared.thread.send(Command::Forget(token));
+            self.state.thread.send(Command::Forget(token));
         }
         total.map(|it| it.usage).unwrap_or_default()
     }
@@ -122,11 +122,11 @@ impl Default for UsageSampler {
 
 impl std::fmt::Debug for UsageSampler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UsageSampler").field("watched", &self.shared.totals().len()).finish_non_exhaustive()
+        f.debug_struct("UsageSampler").field("watched", &self.state.totals().len()).finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl SamplerState {
     /// Adds a sample to the totals, and returns them; `None` if the attempt is not watched any more.
     fn add(&self, sample: &UsageSample) -> Option<Usage> {
         let mut totals = self.totals();

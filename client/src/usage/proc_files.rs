@@ -35,7 +35,7 @@ pub(super) fn number(path: &Path) -> Option<u64> {
     read(path)?.trim().parse().ok()
 }
 
-/// The value behind a key in lines of `key value`.
+/// The value after a key in lines of `key value`.
 pub(super) fn keyed(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix([' ', ':', '\t']))?;
     line.split_whitespace().next()?.parse().ok()

@@ -100,7 +100,7 @@ struct CpuTimes {
 
 impl CpuTimes {
     fn of(stat: &str) -> Option<Self> {
-        // The name, in parentheses, may hold any character; the fields behind it do not.
+        // The name, in parentheses, may hold any character; the fields after it do not.
         let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
         let sum = |from: usize| {
             let ticks: u64 = fields.get(from)?.parse().ok()?;
@@ -152,7 +152,7 @@ const THREADS_MAX: usize = 256;
 /// Milliseconds of a clock tick, which is the same for user space on every architecture of Linux.
 const MS_PER_TICK: u64 = 10;
 
-/// Positions behind the name.
+/// Positions after the name.
 const OWN_TIMES: usize = 11;
 const CHILDREN_TIMES: usize = 13;
 

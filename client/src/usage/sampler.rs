@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::cgroup::{ContainerGroup, Layout};
 use super::process::ProcessTree;
 use super::record::UsageRecorder;
-use super::{Shared, Source};
+use super::{SamplerState, Source};
 use crate::attempt_dir::AttemptDir;
 use inbox::Inbox;
 
@@ -25,7 +25,7 @@ use inbox::Inbox;
 pub(super) struct SamplerThread {
     inbox: Arc<Inbox>,
     started: Once,
-    shared: Weak<Shared>,
+    state: Weak<SamplerState>,
     live: mpsc::Sender<Vec<UsageSample>>,
 }
 
@@ -48,8 +48,8 @@ pub(super) enum Gauge {
 }
 
 impl SamplerThread {
-    pub(super) fn new(shared: Weak<Shared>, live: mpsc::Sender<Vec<UsageSample>>) -> Self {
-        Self { inbox: Arc::default(), started: Once::new(), shared, live }
+    pub(super) fn new(state: Weak<SamplerState>, live: mpsc::Sender<Vec<UsageSample>>) -> Self {
+        Self { inbox: Arc::default(), started: Once::new(), state, live }
     }
 
     /// Opens a source. It reads files of the kernel.
@@ -78,7 +78,7 @@ impl SamplerThread {
     }
 
     fn start(&self) {
-        let sampler = match Sampler::new(Arc::clone(&self.inbox), self.shared.clone(), self.live.clone()) {
+        let sampler = match Sampler::new(Arc::clone(&self.inbox), self.state.clone(), self.live.clone()) {
             Ok(sampler) => sampler,
             Err(error) => {
                 self.inbox.state().is_closed = true;
@@ -103,7 +103,7 @@ impl Drop for SamplerThread {
 /// The state of the thread.
 struct Sampler {
     inbox: Arc<Inbox>,
-    shared: Weak<Shared>,
+    state: Weak<SamplerState>,
     live: mpsc::Sender<Vec<UsageSample>>,
     recorder: UsageRecorder,
     epoll: OwnedFd,
@@ -131,7 +131,7 @@ struct Watched {
 impl Sampler {
     fn new(
         inbox: Arc<Inbox>,
-        shared: Weak<Shared>,
+        state: Weak<SamplerState>,
         live: mpsc::Sender<Vec<UsageSample>>,
     ) -> rustix::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -140,7 +140,7 @@ impl Sampler {
         inbox.state().wakeup = Some(Arc::clone(&wakeup));
         Ok(Self {
             inbox,
-            shared,
+            state,
             live,
             recorder: UsageRecorder::start(),
             epoll,
@@ -241,7 +241,7 @@ impl Sampler {
         if let Some(Watched { gauge: Gauge::Container(group), .. }) = self.watched.get(&token)
             && group.was_oom_killed()
         {
-            self.shared.upgrade().inspect(|it| it.mark_oom_killed(token));
+            self.state.upgrade().inspect(|it| it.mark_oom_killed(token));
         }
         self.sample(token);
         if let Some(watched) = self.watched.remove(&token) {
@@ -269,7 +269,7 @@ impl Sampler {
     fn sample(&mut self, token: Token) -> Option<Usage> {
         let (usage, memory_bytes) = self.watched.get(&token)?.gauge.sample();
         let sample = UsageSample { token, usage: usage.clamped(), memory_bytes };
-        let total = self.shared.upgrade()?.add(&sample)?;
+        let total = self.state.upgrade()?.add(&sample)?;
         if !usage.is_unknown() {
             self.unsent.insert(token, UsageSample { usage: total, ..sample });
         }

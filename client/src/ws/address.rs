@@ -30,7 +30,7 @@ pub enum AddressError {
         "an address takes no user and no password: put the token into a file and name it with --token-file"
     )]
     Credentials,
-    /// A query or a fragment stands behind the path.
+    /// A query or a fragment stands after the path.
     #[error("after `{0}` stands a `?` or `#`: an address takes neither query nor fragment")]
     QueryOrFragment(String),
 }
@@ -124,7 +124,7 @@ impl fmt::Display for Address {
 /// Host and port; a bare IPv6 address has no port.
 ///
 /// # Errors
-/// Something else than `:port` stands behind the brackets of an IPv6 address.
+/// Something else than `:port` stands after the brackets of an IPv6 address.
 fn split(authority: &str) -> Result<(&str, Option<&str>), AddressError> {
     if let Some((host, rest)) = authority.strip_prefix('[').and_then(|it| it.split_once(']')) {
         return match rest.strip_prefix(':') {

@@ -39,13 +39,13 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     let (sink, mut stream) = socket.split();
     // These hold until the server sends others.
     let (interval_updates, intervals) = watch::channel(Intervals::default());
-    let ping = pings(*intervals.borrow());
-    let mut writer = Writer { sink, reports, logs: &logs, may_send_output: false, intervals, ping };
+    let ping_timer = ping_timer(*intervals.borrow());
+    let mut writer = Writer { sink, reports, logs: &logs, may_send_output: false, intervals, ping_timer };
     let end = tokio::select! {
-        end = read(&mut stream, events, &logs, &interval_updates) => end,
+        end = read_orders(&mut stream, events, &logs, &interval_updates) => end,
         end = writer.run() => end,
     };
-    if let SessionEnd::Ours(close) = &end {
+    if let SessionEnd::ClosedByWorker(close) = &end {
         writer.close(close).await;
         read_until_closed(&mut stream).await;
     }
@@ -56,15 +56,15 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
 #[derive(Debug, thiserror::Error)]
 enum SessionEnd {
     #[error("we closed it: {0}")]
-    Ours(Close),
+    ClosedByWorker(Close),
     #[error("the server closed it: {0}")]
-    Theirs(String),
+    ClosedByServer(String),
     #[error("the server cannot take a message: {0}")]
     Refused(String),
     #[error("nothing was heard for {0:?}")]
-    Silent(Duration),
+    SilentServer(Duration),
     #[error("the server took nothing for {0:?}")]
-    Stuck(Duration),
+    WriteTimeout(Duration),
     #[error("{0}")]
     Broken(String),
 }
@@ -72,18 +72,21 @@ enum SessionEnd {
 impl From<tungstenite::Error> for SessionEnd {
     fn from(error: tungstenite::Error) -> Self {
         match error {
-            tungstenite::Error::Capacity(cause) => Self::Ours(close::TOO_LARGE.with_reason(cause)),
+            tungstenite::Error::Capacity(cause) => Self::ClosedByWorker(close::TOO_LARGE.with_reason(cause)),
             // The server or the network has died; no rule was broken.
             tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
-                Self::Theirs("without a word".to_owned())
+                Self::ClosedByServer("without a word".to_owned())
             }
-            tungstenite::Error::Protocol(cause) => Self::Ours(close::PROTOCOL_ERROR.with_reason(cause)),
+            tungstenite::Error::Protocol(cause) => {
+                Self::ClosedByWorker(close::PROTOCOL_ERROR.with_reason(cause))
+            }
             error => Self::Broken(crate::error_chain::error_chain(&error)),
         }
     }
 }
 
-async fn read<S: AsyncRead + AsyncWrite + Unpin>(
+/// Reads orders until the connection ends, and passes them on.
+async fn read_orders<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut SplitStream<WebSocketStream<S>>,
     events: &Sender<ConnectionEvent>,
     logs: &Logs,
@@ -92,18 +95,18 @@ async fn read<S: AsyncRead + AsyncWrite + Unpin>(
     loop {
         let silence_max = interval_updates.borrow().silence_max();
         let message = match timeout(silence_max, stream.next()).await {
-            Err(_) => return SessionEnd::Silent(silence_max),
-            Ok(None) => return SessionEnd::Theirs("without a word".to_owned()),
+            Err(_) => return SessionEnd::SilentServer(silence_max),
+            Ok(None) => return SessionEnd::ClosedByServer("without a word".to_owned()),
             Ok(Some(Err(error))) => return error.into(),
             Ok(Some(Ok(message))) => message,
         };
         let frame = match message {
             Message::Binary(frame) => frame,
-            Message::Text(_) => return SessionEnd::Ours(close::TEXT_FRAME.plain()),
+            Message::Text(_) => return SessionEnd::ClosedByWorker(close::TEXT_FRAME.plain()),
             Message::Close(Some(frame)) if is_refusal(&frame) => {
-                return SessionEnd::Refused(reason(Some(frame)));
+                return SessionEnd::Refused(close_reason(Some(frame)));
             }
-            Message::Close(frame) => return SessionEnd::Theirs(reason(frame)),
+            Message::Close(frame) => return SessionEnd::ClosedByServer(close_reason(frame)),
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
         };
         match decode_order(&frame) {
@@ -113,11 +116,11 @@ async fn read<S: AsyncRead + AsyncWrite + Unpin>(
                     interval_updates.send_replace(intervals);
                 }
                 if events.send(ConnectionEvent::Ordered(order)).await.is_err() {
-                    return SessionEnd::Ours(close::NORMAL.plain());
+                    return SessionEnd::ClosedByWorker(close::NORMAL.plain());
                 }
             }
             Ok(None) => {}
-            Err(error) => return SessionEnd::Ours(error.close()),
+            Err(error) => return SessionEnd::ClosedByWorker(error.close()),
         }
     }
 }
@@ -142,20 +145,24 @@ fn is_refusal(frame: &CloseFrame) -> bool {
     [close::MALFORMED.code, close::TOO_LARGE.code].contains(&frame.code.into())
 }
 
-fn reason(frame: Option<CloseFrame>) -> String {
+/// The code and the reason of a close frame.
+fn close_reason(frame: Option<CloseFrame>) -> String {
     frame.map_or_else(
         || "without a reason".to_owned(),
         |frame| format!("{} {}", u16::from(frame.code), frame.reason.escape_debug()),
     )
 }
 
+/// Writes reports, output and pings.
 struct Writer<'a, S> {
     sink: SplitSink<WebSocketStream<S>, Message>,
     reports: UnboundedReceiver<Report>,
     logs: &'a Logs,
+    /// True once the whole Inventory is sent: the server then knows the attempts that output belongs to.
     may_send_output: bool,
     intervals: watch::Receiver<Intervals>,
-    ping: Interval,
+    /// Ticks when the next WebSocket ping is due.
+    ping_timer: Interval,
 }
 
 /// The next item to write.
@@ -165,7 +172,7 @@ enum NextWrite {
     Reports,
     Output(Vec<Chunk>),
     Ping,
-    Leave,
+    Close,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
@@ -175,20 +182,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
         loop {
             let next = tokio::select! {
                 biased;
-                count = self.reports.recv_many(&mut reports, BATCH) => if count == 0 { NextWrite::Leave } else { NextWrite::Reports },
+                count = self.reports.recv_many(&mut reports, REPORTS_PER_FLUSH) => if count == 0 { NextWrite::Close } else { NextWrite::Reports },
                 Ok(()) = self.intervals.changed() => NextWrite::NewIntervals,
-                _ = self.ping.tick() => NextWrite::Ping,
+                _ = self.ping_timer.tick() => NextWrite::Ping,
                 chunks = self.logs.next(), if self.may_send_output => NextWrite::Output(chunks),
             };
             let written = match next {
                 NextWrite::NewIntervals => {
-                    self.ping = pings(*self.intervals.borrow_and_update());
+                    self.ping_timer = ping_timer(*self.intervals.borrow_and_update());
                     continue;
                 }
                 NextWrite::Reports => self.write_reports(&mut reports).await,
                 NextWrite::Output(chunks) => self.write(&[Report::Output(chunks)]).await,
                 NextWrite::Ping => self.feed(Message::Ping(Bytes::new())).await,
-                NextWrite::Leave => return SessionEnd::Ours(close::NORMAL.plain()),
+                NextWrite::Close => return SessionEnd::ClosedByWorker(close::NORMAL.plain()),
             };
             let flushed = match written {
                 Ok(()) => self.flush().await,
@@ -217,7 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
         for report in reports {
             if let Err(error) = pack_report(report, &mut frames) {
                 tracing::error!(%error, "a report cannot be sent");
-                // The server accepts no report behind a missing number.
+                // The server accepts no report after a missing number.
                 if is_numbered(report) {
                     return Err(SessionEnd::Broken(format!("a report cannot be sent: {error}")));
                 }
@@ -229,19 +236,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
         Ok(())
     }
 
+    /// Adds a message to those that the next flush writes.
     async fn feed(&mut self, message: Message) -> Result<(), SessionEnd> {
-        let timeout_after = self.intervals.borrow().silence_max();
-        timeout(timeout_after, self.sink.feed(message))
+        let write_timeout = self.intervals.borrow().silence_max();
+        timeout(write_timeout, self.sink.feed(message))
             .await
-            .map_err(|_| SessionEnd::Stuck(timeout_after))?
+            .map_err(|_| SessionEnd::WriteTimeout(write_timeout))?
             .map_err(SessionEnd::from)
     }
 
     async fn flush(&mut self) -> Result<(), SessionEnd> {
-        let timeout_after = self.intervals.borrow().silence_max();
-        timeout(timeout_after, self.sink.flush())
+        let write_timeout = self.intervals.borrow().silence_max();
+        timeout(write_timeout, self.sink.flush())
             .await
-            .map_err(|_| SessionEnd::Stuck(timeout_after))?
+            .map_err(|_| SessionEnd::WriteTimeout(write_timeout))?
             .map_err(SessionEnd::from)
     }
 
@@ -252,7 +260,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     }
 }
 
-/// `true` if the server expects this report before it takes a later one. The state machine makes only reports that can be sent.
+/// `true` if the report has a number, without which the server takes no later one. The state machine makes only reports that can be sent.
 fn is_numbered(report: &Report) -> bool {
     matches!(
         report,
@@ -264,7 +272,7 @@ fn is_numbered(report: &Report) -> bool {
     )
 }
 
-fn pings(intervals: Intervals) -> Interval {
+fn ping_timer(intervals: Intervals) -> Interval {
     // The first message must be Hello.
     let mut interval = interval_at(Instant::now() + intervals.ping(), intervals.ping());
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -272,8 +280,8 @@ fn pings(intervals: Intervals) -> Interval {
 }
 
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Reports that share one flush.
-const BATCH: usize = 1024;
+/// The most reports that share one flush.
+const REPORTS_PER_FLUSH: usize = 1024;
 
 #[cfg(test)]
 mod tests;

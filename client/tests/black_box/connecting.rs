@@ -47,9 +47,9 @@ async fn a_restarted_worker_is_the_same_worker_in_its_next_incarnation() {
     worker.task.abort();
     assert!(worker.task.await.expect_err("aborted").is_cancelled());
 
-    let leave_requests = tokio::sync::mpsc::channel(1).1;
+    let shutdown_requests = tokio::sync::mpsc::channel(1).1;
     let again =
-        tokio::spawn(longshore_client::run(config(&stub, &worker.dir), leave_requests, Arc::default()));
+        tokio::spawn(longshore_client::run(config(&stub, &worker.dir), shutdown_requests, Arc::default()));
     let after = stub.accept().await.hello().await;
 
     assert_eq!(after.secret, before.secret);
@@ -171,8 +171,8 @@ async fn two_workers_cannot_share_a_state_directory() {
     let stub = Stub::bind().await;
     let worker = Worker::start(&stub);
     stub.join().await;
-    let leave_requests = tokio::sync::mpsc::channel(1).1;
-    let second = longshore_client::run(config(&stub, &worker.dir), leave_requests, Arc::default());
+    let shutdown_requests = tokio::sync::mpsc::channel(1).1;
+    let second = longshore_client::run(config(&stub, &worker.dir), shutdown_requests, Arc::default());
     let error = soon("the refusal", second).await.expect_err("the directory is taken").to_string();
     assert!(error.contains("in use by pid"), "{error}");
 }

@@ -25,7 +25,7 @@ class Pipelines(Base):
 
 
 def tree(pipeline: Pipeline) -> str:
-    """A pipeline as lines of text. Each job is below the first job that it comes after; the others are named behind it."""
+    """A pipeline as lines of text. Each job is below the first job that it comes after; the other ones stand at the end of its line."""
     jobs = {job["id"]: job for job in pipeline["jobs"]}
     below: Dict[Optional[int], List[PipelineJob]] = {}
     for job in jobs.values():

@@ -1,7 +1,7 @@
 //! Splits long lists into frames. Each frame is within every limit of the decoder: entries, bytes, and
 //! memory.
 //!
-//! Entries are encoded once, one behind the other; when a frame is full, the entries so far get their tag and
+//! Entries are encoded once, one after the other; when a frame is full, the entries so far get their tag and
 //! count in front.
 
 use alloc::vec::Vec;

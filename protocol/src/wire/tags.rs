@@ -11,7 +11,7 @@ use crate::report::{Inventory, Numbered, Report};
 pub(super) struct Names {
     /// The tag is the index.
     needed: &'static [&'static str],
-    /// The tag is the index behind [`SKIPPABLE_FROM`].
+    /// The tag is the index after [`SKIPPABLE_FROM`].
     skippable: &'static [&'static str],
 }
 

@@ -60,14 +60,14 @@ impl Holdings {
         if self.unconfirmed.len() > UNCONFIRMED_MAX
             && let Some((oldest, _)) = self.unconfirmed.pop_first()
         {
-            self.give_back(oldest);
+            self.release_reservation(oldest);
         }
     }
 
     /// Does not wait for the worker to confirm this attempt any longer. Returns what it waited for.
     pub fn drop_unconfirmed(&mut self, token: Token) -> Option<UnconfirmedAttempt> {
         let dropped = self.unconfirmed.remove(&token)?;
-        self.give_back(token);
+        self.release_reservation(token);
         Some(dropped)
     }
 
@@ -82,7 +82,7 @@ impl Holdings {
 
     /// Records the reservation of an attempt.
     pub fn reserve(&mut self, token: Token, reserved: Option<Reserved>) {
-        self.give_back(token);
+        self.release_reservation(token);
         if let Some(reserved) = reserved {
             self.in_use.add(&reserved);
             self.is_changed = true;
@@ -91,7 +91,7 @@ impl Holdings {
     }
 
     /// Gives the reservation of an attempt back.
-    pub fn give_back(&mut self, token: Token) {
+    pub fn release_reservation(&mut self, token: Token) {
         if let Some(reserved) = self.reserved.remove(&token) {
             self.in_use.remove(&reserved);
             self.is_changed = true;

@@ -211,7 +211,7 @@ impl Fleet {
     pub fn remove_attempt(&mut self, id: WorkerId, token: Token) {
         if let Some(worker) = self.worker_mut(id) {
             worker.holdings.jobs.remove(&token.job);
-            worker.holdings.give_back(token);
+            worker.holdings.release_reservation(token);
             worker.health.breaker.remove(token.job);
             self.refresh(id);
         }

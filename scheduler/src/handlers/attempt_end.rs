@@ -223,7 +223,7 @@ fn next_step(
             NextStep::End(State::Lost, reason_of(closed))
         }
         RetryBudget::Infrastructure => {
-            let losses = retry::note_loss(&mut job.extras_mut().losses, closed.ended_at);
+            let losses = retry::record_loss(&mut job.extras_mut().losses, closed.ended_at);
             if losses >= definition.loss.limit {
                 return NextStep::Quarantine;
             }
@@ -371,7 +371,7 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
         gate::forget(scheduler, (job.definition, key_set), now);
         scheduler.definitions.drop_reference(job.definition);
     }
-    if let Some(next) = scheduler.schedules.let_go(id) {
+    if let Some(next) = scheduler.schedules.remove_job(id) {
         due::set_timer(scheduler, next);
     }
     scheduler.change(Change::Ended(ended));

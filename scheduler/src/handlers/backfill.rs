@@ -16,7 +16,7 @@ use crate::new_jobs::{NewJob, StartTime};
 use crate::schedule::backfill::SLOTS_MAX;
 use crate::schedule::catch_up::SlotCount;
 use crate::schedule::{Overlap, Schedule};
-use crate::schedules::{Current, FireRow, FireVerdict};
+use crate::schedules::{CurrentDefinition, FireRow, FireVerdict};
 use crate::step::{Answer, Change, Rejection};
 
 pub(crate) fn backfill(scheduler: &mut Scheduler, now: Now, request: BackfillRequest) {
@@ -38,8 +38,8 @@ pub(crate) fn backfill(scheduler: &mut Scheduler, now: Now, request: BackfillReq
 fn decide_passed_slots(scheduler: &mut Scheduler, now: Now, request: &BackfillRequest) {
     let key = (request.definition.clone(), request.schedule.clone());
     let Some(number) = scheduler.schedules.numbers.get(&key).copied() else { return };
-    let is_closed = scheduler.schedules.entries.get(&number);
-    if is_closed.is_some_and(|entry| scheduler.schedules.closed(&entry.row, &scheduler.pauses).is_some()) {
+    let Some(entry) = scheduler.schedules.entries.get(&number) else { return };
+    if scheduler.schedules.inactive_reason(&entry.row, &scheduler.pauses).is_some() {
         fire::fire(scheduler, now, number);
     }
 }
@@ -48,7 +48,7 @@ fn decide_passed_slots(scheduler: &mut Scheduler, now: Now, request: &BackfillRe
 struct Target {
     number: ScheduleNo,
     schedule: Schedule,
-    current: Current,
+    current: CurrentDefinition,
     definition: DefinitionNo,
 }
 
@@ -57,7 +57,7 @@ fn check(scheduler: &Scheduler, request: &BackfillRequest) -> Result<Target, Rej
     let number = *scheduler.schedules.numbers.get(&key).ok_or(Rejection::UnknownSchedule)?;
     let entry = scheduler.schedules.entries.get(&number).ok_or(Rejection::UnknownSchedule)?;
     let schedule = entry.schedule.clone().ok_or(Rejection::UnknownSchedule)?;
-    let name = scheduler.schedules.names.get(&request.definition);
+    let name = scheduler.schedules.by_definition.get(&request.definition);
     let current = name.and_then(|state| state.current).ok_or(Rejection::UnknownSchedule)?;
     let definition = scheduler.definitions.find(current.revision).ok_or(Rejection::UnknownDefinition)?;
     if !current.enabled {
@@ -85,7 +85,7 @@ fn check(scheduler: &Scheduler, request: &BackfillRequest) -> Result<Target, Rej
 /// The jobs of these slots, in their order. Unless `overlap` allows it, each waits until all earlier jobs of schedules of the definition have
 /// ended.
 fn jobs_of(scheduler: &Scheduler, request: &BackfillRequest, target: &Target) -> Vec<NewJob> {
-    let state = scheduler.schedules.names.get(&request.definition);
+    let state = scheduler.schedules.by_definition.get(&request.definition);
     let has_live = state.is_some_and(|state| !state.live.is_empty());
     let one_at_a_time = target.current.overlap != Overlap::Allow;
     let job_of = |(index, slot): (u32, &Timestamp)| NewJob {
@@ -108,7 +108,7 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: BackfillRequest, target:
     for (slot, new) in request.slots.into_iter().zip(jobs) {
         let job = JobId(scheduler.counters.job.0 + 1);
         scheduler.counters.job = job;
-        scheduler.schedules.hold(job, request.definition.clone());
+        scheduler.schedules.add_job(job, request.definition.clone());
         let wait = submit::add(scheduler, now.utc, job, new, target.definition, Some(first));
         submit::begin_wait(scheduler, job, wait);
         admission::make_room(scheduler, now, job);

@@ -52,7 +52,7 @@ pub(crate) fn send_definition(
             scheduler.effect(Effect::Define(session, definition));
         }
     }
-    shorten_heartbeat(scheduler, id, scheduler.definitions.ping(number));
+    shorten_heartbeat(scheduler, id, scheduler.definitions.heartbeat(number));
 }
 
 /// Asks a worker for the heartbeat interval that its attempts need.
@@ -75,7 +75,7 @@ fn shorten_heartbeat(scheduler: &mut Scheduler, id: WorkerId, wanted: Option<Dur
 /// The shortest interval that an attempt of this worker needs, if it is shorter than the server's.
 pub(crate) fn wanted_heartbeat(scheduler: &Scheduler, id: WorkerId) -> Option<Duration> {
     let held = scheduler.fleet.worker(id)?.holdings.jobs.iter().filter_map(|job| scheduler.jobs.get(job));
-    let wanted = held.filter_map(|job| scheduler.definitions.ping(job.definition)).min();
+    let wanted = held.filter_map(|job| scheduler.definitions.heartbeat(job.definition)).min();
     wanted.filter(|wanted| *wanted < scheduler.config.intervals.heartbeat)
 }
 

@@ -9,8 +9,8 @@ use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
 use crate::dependencies::{
-    COMES_AFTER, Dependency, DependencyRow, LiveDependency, Predecessor, PredecessorId, SKIPPED, Unmet,
-    Verdict,
+    COMES_AFTER, Dependency, DependencyRow, DependencyVerdict, LiveDependency, Predecessor, PredecessorId,
+    SKIPPED, Unmet,
 };
 use crate::handlers::{attempt_end, due, expire};
 use crate::new_jobs::NewJobs;
@@ -125,8 +125,8 @@ pub(crate) fn pass_on(scheduler: &mut Scheduler, now: Now) {
             return;
         };
         match verdict {
-            Verdict::Met => start(scheduler, now, job),
-            Verdict::Unmet(unmet) => cancel(scheduler, now, job, unmet),
+            DependencyVerdict::Met => start(scheduler, now, job),
+            DependencyVerdict::Unmet(unmet) => cancel(scheduler, now, job, unmet),
         }
     }
 }

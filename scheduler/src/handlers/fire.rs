@@ -1,6 +1,6 @@
 //! The next slot of a schedule is due: each slot that has passed gets its verdict, and those that fire become jobs.
 //!
-//! A slot's row in the ledger, its job, and the cursor behind it are changes of the same step, so they are committed together: a crash
+//! A slot's row in the ledger, its job, and the new cursor are changes of the same step, so they are committed together: a crash
 //! leaves either all of them or none, and no slot fires twice.
 
 use alloc::boxed::Box;
@@ -17,9 +17,9 @@ use crate::handlers::{admission, cancel, submit, unique};
 use crate::ids::ScheduleNo;
 use crate::job::Job;
 use crate::new_jobs::{NewJob, StartTime};
-use crate::schedule::catch_up::{self, Closed, PlannedSlots, SlotRun, Verdict};
+use crate::schedule::catch_up::{self, InactiveReason, PlannedSlots, SlotDecision, SlotRun};
 use crate::schedule::{Overlap, Schedule};
-use crate::schedules::{Current, Entry, FireRow, FireVerdict, LastFire, MissReason, SkipReason};
+use crate::schedules::{CurrentDefinition, Entry, FireRow, FireVerdict, LastFire, MissReason, SkipReason};
 use crate::step::Change;
 use crate::timers::WallTimer;
 
@@ -28,20 +28,20 @@ pub(crate) fn fire(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) -> u
     if let Some(entry) = scheduler.schedules.entries.get_mut(&number) {
         entry.due_at = None;
     }
-    let closed = closed_of(scheduler, number);
-    let made = decide(scheduler, now, number, closed);
+    let inactive = inactive_reason(scheduler, number);
+    let made = decide_due_slots(scheduler, now, number, inactive);
     arm(scheduler, number);
     made
 }
 
 /// Gives a verdict to each slot that is due. Returns how many became jobs.
-pub(crate) fn decide(
+pub(crate) fn decide_due_slots(
     scheduler: &mut Scheduler,
     now: Now,
     number: ScheduleNo,
-    closed: Option<Closed>,
+    inactive: Option<InactiveReason>,
 ) -> usize {
-    let verdicts = decide_by(scheduler, now, number, (PlannedSlots::Due, now.utc), closed);
+    let verdicts = carry_out_plan(scheduler, now, number, (PlannedSlots::Due, now.utc), inactive);
     verdicts.iter().filter(|verdict| verdict.has_fired()).count()
 }
 
@@ -50,57 +50,65 @@ pub(crate) fn decide(
 const PLANS_AT_A_CHANGE: usize = 10;
 
 /// Decides about all slots of a rule that is replaced, also about those that wait for their jitter: their jobs start when they would have.
-pub(crate) fn decide_last(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
-    let closed = closed_of(scheduler, number);
+pub(crate) fn decide_slots_of_ended_rule(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
+    let inactive = inactive_reason(scheduler, number);
     for _ in 0..PLANS_AT_A_CHANGE {
-        if decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), closed).is_empty() {
+        if carry_out_plan(scheduler, now, number, (PlannedSlots::Passed, now.utc), inactive).is_empty() {
             return;
         }
     }
-    decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), Some(Closed::RuleChanged));
+    carry_out_plan(
+        scheduler,
+        now,
+        number,
+        (PlannedSlots::Passed, now.utc),
+        Some(InactiveReason::RuleChanged),
+    );
 }
 
-/// No slot of a schedule that leaves jobs.yaml fires any more. Those that have passed and wait for their jitter are missed.
-pub(crate) fn leave_out_passed(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
-    let closed = closed_of(scheduler, number).unwrap_or(Closed::Removed);
-    decide_by(scheduler, now, number, (PlannedSlots::Passed, now.utc), Some(closed));
+/// Records the slots that have passed of a schedule that leaves jobs.yaml, and wait for their jitter: they are missed.
+pub(crate) fn miss_slots_of_removed_schedule(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
+    let inactive = inactive_reason(scheduler, number).unwrap_or(InactiveReason::Removed);
+    carry_out_plan(scheduler, now, number, (PlannedSlots::Passed, now.utc), Some(inactive));
 }
 
-fn closed_of(scheduler: &Scheduler, number: ScheduleNo) -> Option<Closed> {
+/// Why a schedule is inactive now; none if it is active.
+fn inactive_reason(scheduler: &Scheduler, number: ScheduleNo) -> Option<InactiveReason> {
     let entry = scheduler.schedules.entries.get(&number)?;
-    scheduler.schedules.closed(&entry.row, &scheduler.pauses)
+    scheduler.schedules.inactive_reason(&entry.row, &scheduler.pauses)
 }
 
 /// Skips the slots of a paused schedule that come before the end of its pauses. If the server was down at the end, later slots have passed,
 /// too: they are left to the policy.
-pub(crate) fn close_until_the_end(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
-    let closed = closed_of(scheduler, number);
-    let Some(entry) = scheduler.schedules.entries.get(&number).filter(|_| closed.is_some()) else { return };
+pub(crate) fn skip_until_pause_ends(scheduler: &mut Scheduler, now: Now, number: ScheduleNo) {
+    let inactive = inactive_reason(scheduler, number);
+    let Some(entry) = scheduler.schedules.entries.get(&number).filter(|_| inactive.is_some()) else { return };
     let end = scheduler.schedules.paused_until(&entry.row, &scheduler.pauses);
-    let end = end.filter(|_| closed == Some(Closed::Paused));
+    let end = end.filter(|_| inactive == Some(InactiveReason::Paused));
     let until = end.map_or(now.utc, |end| now.utc.min(Timestamp(end.0.saturating_sub(1))));
-    decide_by(scheduler, now, number, (PlannedSlots::Due, until), closed);
+    carry_out_plan(scheduler, now, number, (PlannedSlots::Due, until), inactive);
 }
 
 /// Carries a plan for the slots until a time out. Returns the verdict of each of its runs.
-fn decide_by(
+fn carry_out_plan(
     scheduler: &mut Scheduler,
     now: Now,
     number: ScheduleNo,
     (slots, until): (PlannedSlots, Timestamp),
-    closed: Option<Closed>,
+    inactive: Option<InactiveReason>,
 ) -> Vec<FireVerdict> {
     let Some(entry) = scheduler.schedules.entries.get(&number) else { return Vec::new() };
-    let (Some(schedule), Some(current)) = (entry.schedule.clone(), current_of(scheduler, entry)) else {
+    let (Some(schedule), Some(current)) = (entry.schedule.clone(), current_definition(scheduler, entry))
+    else {
         return Vec::new();
     };
-    let runs = catch_up::plan(&schedule, entry.row.cursor, until, slots, closed, current.catch_up);
+    let runs = catch_up::plan(&schedule, entry.row.cursor, until, slots, inactive, current.catch_up);
     if runs.is_empty() {
         return Vec::new();
     }
     let mut verdicts = Vec::with_capacity(runs.len());
     for run in runs {
-        let verdict = judge(scheduler, now, number, &schedule, current, run);
+        let verdict = carry_out_run(scheduler, now, number, &schedule, current, run);
         verdicts.push(verdict);
         record(scheduler, now, number, run, verdict);
     }
@@ -108,28 +116,34 @@ fn decide_by(
     verdicts
 }
 
-fn current_of(scheduler: &Scheduler, entry: &Entry) -> Option<Current> {
-    scheduler.schedules.names.get(&entry.row.definition)?.current
+/// The keys of jobs.yaml for the definition of a schedule; none while jobs.yaml lacks it.
+fn current_definition(scheduler: &Scheduler, entry: &Entry) -> Option<CurrentDefinition> {
+    scheduler.schedules.by_definition.get(&entry.row.definition)?.current
 }
 
-fn judge(
+/// Makes the job of a slot that fires, and returns the verdict of a run for the ledger.
+fn carry_out_run(
     scheduler: &mut Scheduler,
     now: Now,
     number: ScheduleNo,
     schedule: &Schedule,
-    current: Current,
+    current: CurrentDefinition,
     run: SlotRun,
 ) -> FireVerdict {
-    let late = match run.verdict {
-        Verdict::Fire => false,
-        Verdict::CatchUp => true,
-        Verdict::Closed(Closed::Paused) => return FireVerdict::Skipped(SkipReason::Paused),
-        Verdict::Closed(Closed::Disabled) => return FireVerdict::Skipped(SkipReason::Disabled),
-        Verdict::Closed(Closed::RuleChanged) => return FireVerdict::Missed(MissReason::RuleChanged),
-        Verdict::Closed(Closed::Removed) => return FireVerdict::Missed(MissReason::Removed),
-        Verdict::MissedPolicy => return FireVerdict::Missed(MissReason::Policy),
-        Verdict::MissedWindow => return FireVerdict::Missed(MissReason::Window),
-        Verdict::MissedLimit => return FireVerdict::Missed(MissReason::Limit),
+    let late = match run.decision {
+        SlotDecision::Fire => false,
+        SlotDecision::CatchUp => true,
+        SlotDecision::Inactive(InactiveReason::Paused) => return FireVerdict::Skipped(SkipReason::Paused),
+        SlotDecision::Inactive(InactiveReason::Disabled) => {
+            return FireVerdict::Skipped(SkipReason::Disabled);
+        }
+        SlotDecision::Inactive(InactiveReason::RuleChanged) => {
+            return FireVerdict::Missed(MissReason::RuleChanged);
+        }
+        SlotDecision::Inactive(InactiveReason::Removed) => return FireVerdict::Missed(MissReason::Removed),
+        SlotDecision::MissedPolicy => return FireVerdict::Missed(MissReason::Policy),
+        SlotDecision::MissedWindow => return FireVerdict::Missed(MissReason::Window),
+        SlotDecision::MissedLimit => return FireVerdict::Missed(MissReason::Limit),
     };
     match make_job(scheduler, now, number, schedule, current, run.from) {
         Ok(job) if late => FireVerdict::CaughtUp(job),
@@ -144,7 +158,7 @@ fn make_job(
     now: Now,
     number: ScheduleNo,
     schedule: &Schedule,
-    current: Current,
+    current: CurrentDefinition,
     slot: Timestamp,
 ) -> Result<JobId, SkipReason> {
     let name = scheduler.schedules.entries.get(&number).map(|entry| entry.row.definition.clone());
@@ -152,7 +166,7 @@ fn make_job(
         // The reading of jobs.yaml that brought the schedule has brought its definition.
         return Err(SkipReason::Disabled);
     };
-    let live: Vec<JobId> = match (scheduler.schedules.names.get(&name), current.overlap) {
+    let live: Vec<JobId> = match (scheduler.schedules.by_definition.get(&name), current.overlap) {
         (None, _) | (_, Overlap::Allow) => Vec::new(),
         (Some(state), Overlap::Replace) => state.live.iter().copied().collect(),
         (Some(state), Overlap::Skip) => state.live.first().copied().into_iter().collect(),
@@ -194,8 +208,8 @@ fn make_job(
     // It may end an earlier job of the schedule.
     let claim = unique::make_way(scheduler, now, &mut new, job);
     new.waits_for_earlier |= current.overlap.runs_one_at_a_time()
-        && scheduler.schedules.names.get(&name).is_some_and(|state| !state.live.is_empty());
-    scheduler.schedules.hold(job, name);
+        && scheduler.schedules.by_definition.get(&name).is_some_and(|state| !state.live.is_empty());
+    scheduler.schedules.add_job(job, name);
     let wait = submit::add(scheduler, now.utc, job, new, definition, None);
     submit::begin_wait(scheduler, job, wait);
     if let Some(claim) = claim {
@@ -229,8 +243,8 @@ pub(crate) fn record(
 ) {
     let Some(entry) = scheduler.schedules.entries.get_mut(&number) else { return };
     entry.row.cursor = entry.row.cursor.max(run.to);
-    let open = entry.open.take().filter(|open| open.verdict == verdict && !verdict.has_fired());
-    let mut row = open.unwrap_or_else(|| FireRow {
+    let extended = entry.extendable_row.take().filter(|row| row.verdict == verdict && !verdict.has_fired());
+    let mut row = extended.unwrap_or_else(|| FireRow {
         definition: entry.row.definition.clone(),
         schedule: entry.row.schedule.clone(),
         from: run.from,
@@ -249,7 +263,7 @@ pub(crate) fn record(
         }
         // A backfill writes its rows itself.
         FireVerdict::Backfilled(_) => {}
-        FireVerdict::Skipped(_) | FireVerdict::Missed(_) => entry.open = Some(row.clone()),
+        FireVerdict::Skipped(_) | FireVerdict::Missed(_) => entry.extendable_row = Some(row.clone()),
     }
     scheduler.change(Change::Fire(row));
 }
@@ -263,16 +277,16 @@ pub(crate) fn put_row(scheduler: &mut Scheduler, number: ScheduleNo) {
 
 /// Interval in which the further slots of paused and disabled schedules are written down: a schedule of 100 ms costs one write for 50 slots, and the
 /// ledger is never older than people would wait for it.
-const CLOSED_EVERY: Duration = Duration::from_secs(5);
+const INACTIVE_ROW_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Sets the timer to the next slot, or removes it.
 pub(crate) fn arm(scheduler: &mut Scheduler, number: ScheduleNo) {
     let Some(entry) = scheduler.schedules.entries.get(&number) else { return };
     let cursor = entry.schedule.is_some().then_some(entry.row.cursor);
     scheduler.schedules.cursors.put(number, cursor);
-    let is_closed = scheduler.schedules.closed(&entry.row, &scheduler.pauses).is_some();
-    let written = entry.open.as_ref().filter(|open| is_closed && open.verdict.is_closed());
-    let soonest = written.map_or(Timestamp(i64::MIN), |open| open.at + CLOSED_EVERY);
+    let is_inactive = scheduler.schedules.inactive_reason(&entry.row, &scheduler.pauses).is_some();
+    let written = entry.extendable_row.as_ref().filter(|row| is_inactive && row.verdict.is_inactive());
+    let soonest = written.map_or(Timestamp(i64::MIN), |row| row.at + INACTIVE_ROW_INTERVAL);
     let Some(entry) = scheduler.schedules.entries.get_mut(&number) else { return };
     let next = entry.schedule.as_ref().and_then(|schedule| {
         let slot = schedule.next_slot_after(entry.row.cursor)?;

@@ -26,7 +26,7 @@ pub(crate) fn lose(scheduler: &mut Scheduler, now: Now, id: JobId, fence: Fence)
     attempt.loss_at = None;
     let (token, started_at) = (attempt.token(id), attempt.started_at());
     let lost_at = loss_due_at(scheduler, now, id).filter(|at| *at > now.up);
-    match lost_at.or_else(|| next_look(scheduler, now, id)) {
+    match lost_at.or_else(|| next_successor_search(scheduler, now, id)) {
         Some(at) => arm(scheduler, id, at),
         None => {
             let closed = ClosedAttempt::lost(now, token, started_at, "its worker has not been heard of");
@@ -64,7 +64,7 @@ fn loss_due_at(scheduler: &Scheduler, now: Now, id: JobId) -> Option<Uptime> {
 
 /// Time of the next look for a worker that could take the place of a silent one; none if there is one now, or the attempt waits for none.
 /// To give up an attempt without a possible successor would only throw away its outcome.
-fn next_look(scheduler: &mut Scheduler, now: Now, id: JobId) -> Option<Uptime> {
+fn next_successor_search(scheduler: &mut Scheduler, now: Now, id: JobId) -> Option<Uptime> {
     scheduler.fleet.regroup();
     let job = scheduler.jobs.get(&id)?;
     let attempt = job.attempt()?;

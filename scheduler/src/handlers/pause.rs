@@ -64,7 +64,7 @@ pub(crate) fn end_due(scheduler: &mut Scheduler, now: Now) {
         let target = target.clone();
         let reached = scheduler.schedules.reached_by(&target);
         for number in &reached {
-            fire::close_until_the_end(scheduler, now, *number);
+            fire::skip_until_pause_ends(scheduler, now, *number);
         }
         put(scheduler, target, PauseChange::Ended(at));
         for number in reached {
@@ -92,7 +92,7 @@ fn recall(scheduler: &mut Scheduler, now: Now) {
     }
 }
 
-/// Puts the lanes of definitions that are held back aside, and those of the others back. Walks all definitions and lanes: after an operator's
+/// Pauses the lanes of definitions that are held back, and resumes those of the others. Walks all definitions and lanes: after an operator's
 /// command, at the end of a pause, at a start, at a reading of jobs.yaml, and when secrets are missing or there again.
 pub(crate) fn apply(scheduler: &mut Scheduler) {
     let is_paused = |number: &DefinitionNo| {
@@ -102,6 +102,6 @@ pub(crate) fn apply(scheduler: &mut Scheduler) {
     let paused: BTreeSet<DefinitionNo> = numbers.filter(is_paused).collect();
     // A lane that was woken in place of others leaves them what it does not take.
     for lane in scheduler.ready.pause(paused) {
-        gate::left(scheduler, lane);
+        gate::recheck_after_leaving(scheduler, lane);
     }
 }

@@ -21,12 +21,12 @@ pub(crate) fn release(scheduler: &mut Scheduler, now: Now, request: ReleaseReque
         // The job is already released; the request may be a repetition.
         LiveState::Scheduled | LiveState::Queued(_) => {}
         LiveState::Quarantined => {
-            note_released(scheduler, now, &request);
+            record_release(scheduler, now, &request);
             requeue(scheduler, now, request.job);
         }
         LiveState::Held(attempt) if is_releasable(scheduler, job, attempt) => {
             let token = attempt.token(request.job);
-            note_released(scheduler, now, &request);
+            record_release(scheduler, now, &request);
             give_up(scheduler, now, token);
         }
         LiveState::Held(_) | LiveState::Parent { .. } => {
@@ -76,7 +76,7 @@ fn requeue(scheduler: &mut Scheduler, now: Now, id: JobId) {
     expire::start_queue_timeout(scheduler, id, now.utc);
 }
 
-fn note_released(scheduler: &mut Scheduler, now: Now, request: &ReleaseRequest) {
+fn record_release(scheduler: &mut Scheduler, now: Now, request: &ReleaseRequest) {
     let note = Note::Freed { by: request.by.clone() };
     scheduler.change(Change::Noted { job: request.job, at: now.utc, note });
 }

@@ -93,7 +93,7 @@ pub(crate) fn proceed(scheduler: &mut Scheduler, now: Now) {
     if scheduler.parents.is_settling() {
         scheduler.fleet.regroup();
         let is_settled = !scheduler.fleet.may_reconnect();
-        scheduler.parents.settle(now.up, is_settled, MEMBERS_PER_STEP);
+        scheduler.parents.end_settling(now.up, is_settled, MEMBERS_PER_STEP);
     }
     let mut budget = StepQuota { members: MEMBERS_PER_STEP, looks: WORKERS_PER_STEP };
     scheduler.parents.is_blocked = false;
@@ -291,7 +291,7 @@ fn make_member(scheduler: &mut Scheduler, now: Now, parent_id: JobId, pinned: Op
 /// An attempt of a member ends. One that was given back unstarted leaves its worker to the siblings.
 pub(crate) fn attempt_closed(scheduler: &mut Scheduler, id: JobId, worker: WorkerId, is_released: bool) {
     let Some(parent) = scheduler.parent_of(id) else { return };
-    scheduler.parents.let_go(parent, worker);
+    scheduler.parents.release_worker(parent, worker);
     if is_released {
         // A sibling may go there now, also if the worker had room all the time.
         if scheduler.fleet.worker(worker).is_some() {

@@ -258,7 +258,7 @@ pub(crate) fn park_under(scheduler: &mut Scheduler, lane: LaneKey, limit: LimitN
     if let Some(at) = scheduler.limits.next_start(limit, now.up) {
         scheduler.limits.set_due(limit, Some(at));
     }
-    pass_on(scheduler, lane);
+    recheck_next_lanes(scheduler, lane);
 }
 
 /// No worker can take a job of this lane now, or none has a free slot for it. Other lanes of its limits may go.
@@ -296,7 +296,7 @@ pub(crate) fn started(scheduler: &mut Scheduler, lane: LaneKey, job: JobId, now:
     if let Some(row) = scheduler.limits.start(job, needs, now) {
         scheduler.change(Change::RateUsed(row));
     }
-    pass_on(scheduler, lane);
+    recheck_next_lanes(scheduler, lane);
 }
 
 /// A job has been added to a lane: it competes for the permits of its limit.
@@ -325,18 +325,18 @@ pub(crate) fn cancelled(scheduler: &mut Scheduler, id: JobId) {
 pub(crate) fn unqueued(scheduler: &mut Scheduler, lane: LaneKey, job: JobId) {
     let needs = needs(scheduler, lane);
     scheduler.limits.unqueued(job, needs);
-    left(scheduler, lane);
+    recheck_after_leaving(scheduler, lane);
 }
 
 /// A job leaves a lane without a start. If it was woken in place of others, they go on.
-pub(crate) fn left(scheduler: &mut Scheduler, lane: LaneKey) {
+pub(crate) fn recheck_after_leaving(scheduler: &mut Scheduler, lane: LaneKey) {
     if lane.is_limited() {
-        pass_on(scheduler, lane);
+        recheck_next_lanes(scheduler, lane);
     }
 }
 
 /// Lets the next lanes have what a lane does not take: its limits and its slot.
-fn pass_on(scheduler: &mut Scheduler, lane: LaneKey) {
+fn recheck_next_lanes(scheduler: &mut Scheduler, lane: LaneKey) {
     recheck_limits_of(scheduler, lane);
     let parked_for = placement::parked_for(scheduler, lane);
     scheduler.ready.recheck_slots(parked_for);
@@ -359,7 +359,7 @@ pub(crate) fn ended(scheduler: &mut Scheduler, job: JobId) {
     else {
         return;
     };
-    let given: Vec<LimitNo> = scheduler.limits.give_back(job, needs).collect();
+    let given: Vec<LimitNo> = scheduler.limits.release_permits(job, needs).collect();
     for limit in given {
         scheduler.ready.recheck_limit(limit);
     }

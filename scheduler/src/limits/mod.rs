@@ -260,7 +260,7 @@ impl Limits {
     }
 
     /// Gives the permits of a job back. Returns the limits of those that the job held.
-    pub(crate) fn give_back(&mut self, job: JobId, needs: Needs) -> impl Iterator<Item = LimitNo> {
+    pub(crate) fn release_permits(&mut self, job: JobId, needs: Needs) -> impl Iterator<Item = LimitNo> {
         let mut held = |number| {
             self.limit_mut(number).is_some_and(|limit| {
                 limit.contenders.remove(job);

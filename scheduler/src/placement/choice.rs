@@ -68,17 +68,17 @@ pub(crate) fn find(
         last_resort: None,
     };
     if let Some(only) = lane.pinned_to() {
-        search.look_at(only);
+        search.consider(only);
     } else if !need.has_list() {
         for (class, _) in scheduler.fleet.classes().meeting(need_id) {
-            search.look_at_class(class);
+            search.consider_class(class);
         }
-        search.look_at_holders();
-        search.look_at_set_aside();
+        search.consider_holders();
+        search.consider_set_aside();
     } else {
         for selector in need.list() {
             scheduler.fleet.selected(selector).for_each(|worker| {
-                search.look_at(worker);
+                search.consider(worker);
             });
         }
     }
@@ -185,28 +185,28 @@ struct Search<'s> {
 impl Search<'_> {
     /// Looks at the workers of a class until one is able that needs not be avoided. Workers that are passed are excluded from the jobs of
     /// this definition, which is rare.
-    fn look_at_class(&mut self, class: ClassId) {
+    fn consider_class(&mut self, class: ClassId) {
         let classes = self.scheduler.fleet.classes();
         let Some(OpenWorkers { by_load, by_tie }) = classes.open_for(class, self.need) else { return };
         let full = (FULL, 0, WorkerId(0));
         match self.definition.placement.strategy {
             PlacementStrategy::Spread if self.free_only => {
-                by_load.range(..full).any(|(_, _, id)| self.look_at(*id))
+                by_load.range(..full).any(|(_, _, id)| self.consider(*id))
             }
             PlacementStrategy::Pack if self.free_only => {
-                by_load.range(..full).rev().any(|(_, _, id)| self.look_at(*id))
+                by_load.range(..full).rev().any(|(_, _, id)| self.consider(*id))
             }
-            PlacementStrategy::Spread => by_load.iter().any(|(_, _, id)| self.look_at(*id)),
+            PlacementStrategy::Spread => by_load.iter().any(|(_, _, id)| self.consider(*id)),
             PlacementStrategy::Pack => {
-                by_load.range(..full).rev().chain(by_load.range(full..)).any(|(_, _, id)| self.look_at(*id))
+                by_load.range(..full).rev().chain(by_load.range(full..)).any(|(_, _, id)| self.consider(*id))
             }
-            PlacementStrategy::Random => by_tie.iter().any(|(_, _, id)| self.look_at(*id)),
+            PlacementStrategy::Random => by_tie.iter().any(|(_, _, id)| self.consider(*id)),
         };
     }
 
     /// Looks at the workers that have the image, unless the best one has it already. They are in the classes that were looked at, where
     /// others stood for them.
-    fn look_at_holders(&mut self) {
+    fn consider_holders(&mut self) {
         for (_, id) in self.holders {
             let best = self.best.map(|(rank, _)| rank);
             if best.is_some_and(|best| !best.lacks_image) {
@@ -214,23 +214,23 @@ impl Search<'_> {
             }
             let rank = self.scheduler.fleet.worker(*id).and_then(|worker| self.rank(worker));
             if rank.is_some_and(|rank| best.is_none_or(|best| rank < best)) {
-                self.look_at(*id);
+                self.consider(*id);
             }
         }
     }
 
     /// Looks at the workers that are set aside, unless another one has a free slot. They are listed in no class.
-    fn look_at_set_aside(&mut self) {
+    fn consider_set_aside(&mut self) {
         if self.best.is_none_or(|(rank, _)| rank.is_full || rank.is_set_aside) {
             let fleet = &self.scheduler.fleet;
             fleet.set_aside_with_room().for_each(|worker| {
-                self.look_at(worker.row.worker);
+                self.consider(worker.row.worker);
             });
         }
     }
 
     /// Considers a worker. Returns true if it is able to take the job and needs not be avoided.
-    fn look_at(&mut self, id: WorkerId) -> bool {
+    fn consider(&mut self, id: WorkerId) -> bool {
         let Some(worker) = self.scheduler.fleet.worker(id) else { return false };
         let Some(rank) = self.rank(worker).filter(|_| may_run(self.scheduler, self.lane, worker)) else {
             return false;

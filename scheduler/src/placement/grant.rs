@@ -55,7 +55,7 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
     let reserved = Reserved::of(&definition.container.resources, gpus);
     scheduler.fleet.hold(to, grant.token, reserved);
     if let Some(parent) = scheduler.parent_of(id) {
-        scheduler.parents.hold(parent, id, to);
+        scheduler.parents.hold_worker(parent, id, to);
     }
     if !free {
         scheduler.fleet.enter_backlog(to, key);

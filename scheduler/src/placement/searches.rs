@@ -18,7 +18,7 @@ pub(crate) struct PlacementSearches {
     pub(super) for_idle: Option<Uptime>,
     /// Last search for a worker to set aside.
     pub(super) to_set_aside: Option<Uptime>,
-    /// The last waiting job that it looked at; the next search goes on behind it.
+    /// The last waiting job that it looked at; the next search goes on after it.
     pub(super) looked_until: Option<QueueKey>,
     /// Waiting jobs that take free slots only, with the workers whose backlogs were emptied for them.
     pub(super) emptied: BTreeMap<JobId, WorkerId>,

@@ -30,7 +30,7 @@ use crate::timers::UptimeTimer;
 
 /// Workers that are set aside at once. Each is looked at in each step.
 const WORKERS_MAX: usize = 8;
-/// Lanes whose first jobs one search looks at. The next search goes on behind them.
+/// Lanes whose first jobs one search looks at. The next search goes on after them.
 const LANES_PER_SEARCH: usize = 32;
 /// Workers after which a search looks at no further lane.
 const WORKERS_PER_SEARCH: usize = 10_000;

@@ -17,10 +17,10 @@ impl ReadyQueue {
         }
         let mut right = Self::default();
         for (lane, queue) in &self.lanes {
-            if let Some(standing) = queue.standing() {
+            if let Some(standing) = queue.state() {
                 right.put_in(*lane, standing);
             }
-            right.count(*lane, queue.len(), queue.standing());
+            right.count(*lane, queue.len(), queue.state());
         }
         if (&right.heads, &right.limited) != (&self.heads, &self.limited) {
             faults.push("the heads are not the lanes' first jobs");

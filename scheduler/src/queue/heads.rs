@@ -127,7 +127,7 @@ impl Heads {
         self.order.first().map(|(key, _)| *key)
     }
 
-    /// The next jobs in order behind `after` with their lanes, one for each position, at most `count`.
+    /// The next jobs in order after `after` with their lanes, one for each position, at most `count`.
     pub(super) fn next_keys(
         &self,
         after: Option<QueueKey>,

@@ -19,9 +19,9 @@ pub(super) struct Lane {
     pub(super) parked: Option<Parked>,
 }
 
-/// The facts about a lane with jobs that say where it stands.
+/// The state of a lane with jobs: what decides its position in the order of all lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct LaneState {
     /// The key of its first job.
     pub(super) head: QueueKey,
     pub(super) turn: u64,
@@ -34,8 +34,8 @@ impl Lane {
     }
 
     /// Absent if it has no job.
-    pub(super) fn standing(&self) -> Option<Standing> {
-        Some(Standing { head: self.first()?, turn: self.turn, parked: self.parked })
+    pub(super) fn state(&self) -> Option<LaneState> {
+        Some(LaneState { head: self.first()?, turn: self.turn, parked: self.parked })
     }
 
     pub(super) fn insert(&mut self, key: QueueKey) {

@@ -36,7 +36,7 @@ pub use ageing::{AgedPriority, PriorityAgeing};
 pub use heads::First;
 use heads::Heads;
 pub use key::LaneKey;
-use lane::{Lane, Standing};
+use lane::{Lane, LaneState};
 pub use queue_key::QueueKey;
 
 /// All jobs that wait for a slot.
@@ -123,9 +123,9 @@ impl ReadyQueue {
     /// Adds a job to a lane.
     pub fn push(&mut self, lane: LaneKey, key: QueueKey) {
         let queue = self.lane_mut(lane);
-        let before = queue.standing();
+        let before = queue.state();
         queue.insert(key);
-        let after = queue.standing();
+        let after = queue.state();
         self.count(lane, 1, after);
         self.move_lane(lane, before, after);
     }
@@ -137,9 +137,9 @@ impl ReadyQueue {
         }
         let added = run.len();
         let queue = self.lane_mut(lane);
-        let before = queue.standing();
+        let before = queue.state();
         queue.push_run(run);
-        let after = queue.standing();
+        let after = queue.state();
         self.count(lane, added, after);
         self.move_lane(lane, before, after);
     }
@@ -149,9 +149,9 @@ impl ReadyQueue {
         let Some(queue) = self.lanes.get_mut(&lane) else {
             return false;
         };
-        let before = queue.standing();
+        let before = queue.state();
         let found = queue.remove(key);
-        let after = queue.standing();
+        let after = queue.state();
         if found {
             self.count_out(lane, 1, before);
         }
@@ -166,13 +166,13 @@ impl ReadyQueue {
             self.last_starts.insert(of, at);
         }
         let Some(queue) = self.lanes.get_mut(&lane) else { return };
-        let before = queue.standing();
+        let before = queue.state();
         let found = queue.remove(key);
         if lane.takes_turns() {
             self.turns += 1;
             queue.turn = self.turns;
         }
-        let after = queue.standing();
+        let after = queue.state();
         if found {
             self.count_out(lane, 1, before);
         }
@@ -322,7 +322,7 @@ impl ReadyQueue {
     /// Removes a lane and returns its jobs in order.
     pub fn take_lane(&mut self, lane: LaneKey) -> Vec<JobId> {
         let Some(queue) = self.lanes.remove(&lane) else { return Vec::new() };
-        let before = queue.standing();
+        let before = queue.state();
         if let Some(before) = before {
             self.take_out(lane, before);
         }

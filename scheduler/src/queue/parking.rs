@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use super::{
-    AgedPriority, Counts, First, Heads, Lane, LaneKey, Parked, ParkedFor, QueueKey, ReadyQueue, Standing,
+    AgedPriority, Counts, First, Heads, Lane, LaneKey, LaneState, Parked, ParkedFor, QueueKey, ReadyQueue,
 };
 use crate::ids::DefinitionNo;
 use crate::limits::LimitNo;
@@ -22,7 +22,7 @@ impl ReadyQueue {
     }
 
     /// Counts jobs that a lane has got. `after` is how it stands now.
-    pub(super) fn count(&mut self, lane: LaneKey, added: usize, after: Option<Standing>) {
+    pub(super) fn count(&mut self, lane: LaneKey, added: usize, after: Option<LaneState>) {
         self.count += added;
         let counts = self.counts.entry((lane.definition(), lane.pinned_to())).or_default();
         counts.jobs += added;
@@ -32,7 +32,7 @@ impl ReadyQueue {
     }
 
     /// Counts out jobs that a lane has lost. `before` is how it stood.
-    pub(super) fn count_out(&mut self, lane: LaneKey, removed: usize, before: Option<Standing>) {
+    pub(super) fn count_out(&mut self, lane: LaneKey, removed: usize, before: Option<LaneState>) {
         self.count -= removed;
         let of = (lane.definition(), lane.pinned_to());
         if let Some(counts) = self.counts.get_mut(&of) {
@@ -75,9 +75,9 @@ impl ReadyQueue {
     /// Parks a lane with jobs for this reason, or unparks it.
     pub(super) fn set_parked(&mut self, lane: LaneKey, parked: Option<Parked>) {
         let Some(queue) = self.lanes.get_mut(&lane) else { return };
-        let Some(before) = queue.standing().filter(|before| before.parked != parked) else { return };
+        let Some(before) = queue.state().filter(|before| before.parked != parked) else { return };
         queue.parked = parked;
-        let (after, waiting) = (Standing { parked, ..before }, queue.len());
+        let (after, waiting) = (LaneState { parked, ..before }, queue.len());
         self.take_out(lane, before);
         self.put_in(lane, after);
         if let Some(counts) = self.counts.get_mut(&(lane.definition(), lane.pinned_to())) {
@@ -91,7 +91,7 @@ impl ReadyQueue {
     }
 
     /// Moves a lane that has got or lost jobs to where its first job belongs, and removes it if it has none left.
-    pub(super) fn move_lane(&mut self, lane: LaneKey, before: Option<Standing>, after: Option<Standing>) {
+    pub(super) fn move_lane(&mut self, lane: LaneKey, before: Option<LaneState>, after: Option<LaneState>) {
         if before == after {
             return;
         }
@@ -183,7 +183,7 @@ impl ReadyQueue {
         self.set_parked(lane, None);
     }
 
-    /// Unparks the lane behind this one, of those that wait for a slot of these workers, if `has_free_slot` says that one of them has one for
+    /// Unparks the lane after this one, of those that wait for a slot of these workers, if `has_free_slot` says that one of them has one for
     /// its position.
     pub fn unpark_slot_after(
         &mut self,
@@ -234,7 +234,7 @@ impl ReadyQueue {
     }
 
     /// Adds a lane to the set that its state says.
-    pub(super) fn put_in(&mut self, lane: LaneKey, Standing { head, turn, parked }: Standing) {
+    pub(super) fn put_in(&mut self, lane: LaneKey, LaneState { head, turn, parked }: LaneState) {
         match parked {
             None if lane.is_limited() => self.limited.insert(lane, head, turn),
             None => self.heads.insert(lane, head, turn),
@@ -263,7 +263,7 @@ impl ReadyQueue {
     }
 
     /// Removes a lane from the set that its state says.
-    pub(super) fn take_out(&mut self, lane: LaneKey, Standing { head, turn, parked }: Standing) {
+    pub(super) fn take_out(&mut self, lane: LaneKey, LaneState { head, turn, parked }: LaneState) {
         match parked {
             None if lane.is_limited() => self.limited.remove(lane, head, turn),
             None => self.heads.remove(lane, head, turn),
@@ -320,10 +320,10 @@ impl ReadyQueue {
 
 impl Counts {
     /// The count of the jobs that wait under a limit as this lane does, if it waits under one.
-    const fn under_limit(&mut self, standing: Option<Standing>) -> Option<&mut usize> {
+    const fn under_limit(&mut self, standing: Option<LaneState>) -> Option<&mut usize> {
         match standing {
-            Some(Standing { parked: Some(Parked::Permits(_)), .. }) => Some(&mut self.limited),
-            Some(Standing { parked: Some(Parked::Rate(_)), .. }) => Some(&mut self.rate_limited),
+            Some(LaneState { parked: Some(Parked::Permits(_)), .. }) => Some(&mut self.limited),
+            Some(LaneState { parked: Some(Parked::Rate(_)), .. }) => Some(&mut self.rate_limited),
             _ => None,
         }
     }

@@ -33,7 +33,7 @@ impl ReadyQueue {
             && self.limits_to_recheck.is_empty())
     }
 
-    /// The next jobs in order behind `after` that may wait for resources, one of each lane, at most `count`. Some were not looked at since a
+    /// The next jobs in order after `after` that may wait for resources, one of each lane, at most `count`. Some were not looked at since a
     /// worker changed: those may wait for a slot only.
     #[must_use]
     pub fn next_for_resources(&self, after: Option<QueueKey>, count: usize) -> Vec<(QueueKey, LaneKey)> {

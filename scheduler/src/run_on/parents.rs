@@ -134,11 +134,11 @@ impl Parents {
 
     fn make(&mut self, parent: JobId) {
         self.making.insert(parent);
-        self.note_starved(parent);
+        self.update_starved(parent);
     }
 
     /// Notes whether this parent waits for its next member without any other.
-    fn note_starved(&mut self, id: JobId) {
+    fn update_starved(&mut self, id: JobId) {
         let is_alone = self.live.get(&id).is_some_and(|parent| parent.live.is_empty());
         if is_alone && self.is_making(id) {
             self.starved.insert(id);
@@ -159,7 +159,7 @@ impl Parents {
     }
 
     /// Lets the members of parents be made that need not wait for workers any longer: of all, or of those whose time is over.
-    pub fn settle(&mut self, now: Uptime, is_settled: bool, most: usize) {
+    pub fn end_settling(&mut self, now: Uptime, is_settled: bool, most: usize) {
         for _ in 0..most {
             let Some((at, parent)) = self.settling.first().copied() else { return };
             if !is_settled && at > now {
@@ -216,18 +216,18 @@ impl Parents {
         {
             parent.row.counts.add_ended(state);
         }
-        self.note_starved(parent);
+        self.update_starved(parent);
     }
 
     /// A member holds an attempt on this worker.
-    pub fn hold(&mut self, parent: JobId, member: JobId, worker: WorkerId) {
+    pub fn hold_worker(&mut self, parent: JobId, member: JobId, worker: WorkerId) {
         if let Some(parent) = self.live.get_mut(&parent) {
             parent.held.insert(worker, member);
         }
     }
 
     /// A member holds no attempt on this worker any more.
-    pub fn let_go(&mut self, parent: JobId, worker: WorkerId) {
+    pub fn release_worker(&mut self, parent: JobId, worker: WorkerId) {
         if let Some(parent) = self.live.get_mut(&parent) {
             parent.held.remove(&worker);
         }
@@ -353,10 +353,10 @@ mod tests {
         let except = vec![WorkerId(9)].into();
         let mut parents = parents(MemberPlan::Count { members: 2, except });
         let (w1, w2) = (WorkerId(1), WorkerId(2));
-        parents.hold(JobId(1), JobId(2), w1);
+        parents.hold_worker(JobId(1), JobId(2), w1);
         let lets = |parents: &Parents, job, worker| parents.get(JobId(1)).unwrap().lets(JobId(job), worker);
         assert!(!lets(&parents, 1, w1) && !lets(&parents, 3, w1) && lets(&parents, 3, w2));
-        parents.let_go(JobId(1), w1);
+        parents.release_worker(JobId(1), w1);
         assert!(lets(&parents, 3, w1), "it was given back unstarted");
         let used = WorkerUse { parent: JobId(1), worker: w1, member: JobId(2) };
         assert!(parents.mark_used(used) && !parents.mark_used(used));
@@ -384,13 +384,13 @@ mod tests {
     fn members_are_made_when_no_worker_may_reconnect_any_more_or_the_time_is_over() {
         let mut parents = parents(MemberPlan::All);
         parents.begin(JobId(1), Some(Uptime(10)));
-        parents.settle(Uptime(9), false, 5);
+        parents.end_settling(Uptime(9), false, 5);
         assert_eq!(parents.next_to_make(), None);
-        parents.settle(Uptime(10), false, 5);
+        parents.end_settling(Uptime(10), false, 5);
         assert_eq!(parents.next_to_make(), Some(JobId(1)));
         parents.complete(JobId(1));
         parents.begin(JobId(1), Some(Uptime(20)));
-        parents.settle(Uptime(11), true, 5);
+        parents.end_settling(Uptime(11), true, 5);
         assert_eq!(parents.next_to_make(), Some(JobId(1)));
     }
 }

@@ -1,4 +1,4 @@
-//! Plans the verdicts of all slots that have passed since the last decision, as a list of runs of equal verdicts. A pure function of the
+//! Decides about all slots that have passed since the last decision, as a list of runs with equal decisions. A pure function of the
 //! schedule, its cursor and the time.
 //!
 //! ```text
@@ -77,9 +77,9 @@ impl CatchUpMode {
     }
 }
 
-/// Why no slot of a range fires, whatever the policy.
+/// Why a schedule is inactive: none of the slots that pass meanwhile fires, whatever its catch-up policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum InactiveReason {
     /// The schedule, its definition, or all schedules are paused.
     Paused,
     /// The definition is disabled.
@@ -90,15 +90,15 @@ pub enum Closed {
     Removed,
 }
 
-/// Verdict on a run of slots.
+/// Decision of a plan about a run of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SlotDecision {
     /// One slot: it fires, on time.
     Fire,
     /// One slot: it fires, late.
     CatchUp,
-    /// They do not fire because of somebody's order.
-    Closed(Closed),
+    /// The schedule was inactive, so none of them fires.
+    Inactive(InactiveReason),
     /// The server was not there, and the policy catches none of them up.
     MissedPolicy,
     /// They are older than the window.
@@ -107,7 +107,7 @@ pub enum Verdict {
     MissedLimit,
 }
 
-/// Consecutive slots with the same verdict.
+/// Consecutive slots with the same decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotRun {
     /// The first slot.
@@ -116,8 +116,8 @@ pub struct SlotRun {
     pub to: Timestamp,
     /// How many.
     pub count: SlotCount,
-    /// Their common verdict.
-    pub verdict: Verdict,
+    /// The decision about each of them.
+    pub decision: SlotDecision,
 }
 
 /// The slots in `(cursor, now]` that a plan decides about.
@@ -136,7 +136,7 @@ pub fn plan(
     cursor: Timestamp,
     now: Timestamp,
     slots: PlannedSlots,
-    closed: Option<Closed>,
+    inactive: Option<InactiveReason>,
     policy: CatchUp,
 ) -> Vec<SlotRun> {
     let last = match slots {
@@ -145,24 +145,26 @@ pub fn plan(
     };
     let mut runs = Vec::new();
     let Some(last) = last else { return runs };
-    if let Some(closed) = closed {
-        push(&mut runs, schedule, cursor, last, Verdict::Closed(closed));
+    if let Some(reason) = inactive {
+        push(&mut runs, schedule, cursor, last, SlotDecision::Inactive(reason));
         return runs;
     }
-    // Slots up to here are late.
-    let late = last_due(schedule, cursor, Timestamp((now - ON_TIME).0.saturating_sub(1)));
+    let last_late = last_due(schedule, cursor, Timestamp((now - ON_TIME).0.saturating_sub(1)));
     let mut at = cursor;
-    if let Some(late) = late {
+    if let Some(last_late) = last_late {
         // A slot that is on time is newer than any that is late.
-        let mode =
-            if policy.mode == CatchUpMode::Latest && late < last { CatchUpMode::None } else { policy.mode };
-        at = plan_late(&mut runs, schedule, cursor, late, now, CatchUp { mode, ..policy });
+        let mode = if policy.mode == CatchUpMode::Latest && last_late < last {
+            CatchUpMode::None
+        } else {
+            policy.mode
+        };
+        at = plan_late(&mut runs, schedule, cursor, last_late, now, CatchUp { mode, ..policy });
     }
-    let fired = runs.iter().filter(|run| run.verdict == Verdict::CatchUp).count();
-    if late.is_some_and(|late| at < late) {
+    let fired = runs.iter().filter(|run| run.decision == SlotDecision::CatchUp).count();
+    if last_late.is_some_and(|last_late| at < last_late) {
         return runs;
     }
-    fire_each(&mut runs, schedule, at, last, Verdict::Fire, FIRES_PER_PLAN - fired);
+    fire_each(&mut runs, schedule, at, last, SlotDecision::Fire, FIRES_PER_PLAN - fired);
     runs
 }
 
@@ -171,7 +173,7 @@ fn plan_late(
     runs: &mut Vec<SlotRun>,
     schedule: &Schedule,
     cursor: Timestamp,
-    late: Timestamp,
+    last_late: Timestamp,
     now: Timestamp,
     policy: CatchUp,
 ) -> Timestamp {
@@ -181,19 +183,18 @@ fn plan_late(
         CatchUpMode::All => policy.limit.max(1),
     };
     if wanted == 0 {
-        push(runs, schedule, cursor, late, Verdict::MissedPolicy);
-        return late;
+        push(runs, schedule, cursor, last_late, SlotDecision::MissedPolicy);
+        return last_late;
     }
-    // The last slot that is too old.
-    let old = schedule.last_slot_in(cursor, Timestamp((now - policy.window).0.saturating_sub(1)));
-    let old = old.map(|old| old.min(late));
-    if let Some(old) = old {
-        push(runs, schedule, cursor, old, Verdict::MissedWindow);
+    let last_too_old = schedule.last_slot_in(cursor, Timestamp((now - policy.window).0.saturating_sub(1)));
+    let last_too_old = last_too_old.map(|slot| slot.min(last_late));
+    if let Some(slot) = last_too_old {
+        push(runs, schedule, cursor, slot, SlotDecision::MissedWindow);
     }
-    let mut at = old.unwrap_or(cursor);
+    let mut at = last_too_old.unwrap_or(cursor);
     // Walk back over those that are wanted.
     let mut first_wanted = None;
-    let mut end = late;
+    let mut end = last_late;
     for _ in 0..wanted {
         let Some(slot) = schedule.last_slot_in(at, end) else { break };
         first_wanted = Some(slot);
@@ -201,12 +202,15 @@ fn plan_late(
     }
     let Some(first_wanted) = first_wanted else { return at };
     if let Some(surplus) = schedule.last_slot_in(at, Timestamp(first_wanted.0 - 1)) {
-        let why =
-            if policy.mode == CatchUpMode::Latest { Verdict::MissedPolicy } else { Verdict::MissedLimit };
+        let why = if policy.mode == CatchUpMode::Latest {
+            SlotDecision::MissedPolicy
+        } else {
+            SlotDecision::MissedLimit
+        };
         push(runs, schedule, at, surplus, why);
         at = surplus;
     }
-    fire_each(runs, schedule, at, late, Verdict::CatchUp, FIRES_PER_PLAN)
+    fire_each(runs, schedule, at, last_late, SlotDecision::CatchUp, FIRES_PER_PLAN)
 }
 
 fn fire_each(
@@ -214,21 +218,27 @@ fn fire_each(
     schedule: &Schedule,
     after: Timestamp,
     until: Timestamp,
-    verdict: Verdict,
+    decision: SlotDecision,
     most: usize,
 ) -> Timestamp {
     let mut at = after;
     for _ in 0..most {
         let Some(slot) = schedule.next_slot_after(at).filter(|slot| *slot <= until) else { break };
-        runs.push(SlotRun { from: slot, to: slot, count: SlotCount { count: 1, exact: true }, verdict });
+        runs.push(SlotRun { from: slot, to: slot, count: SlotCount { count: 1, exact: true }, decision });
         at = slot;
     }
     at
 }
 
-fn push(runs: &mut Vec<SlotRun>, schedule: &Schedule, after: Timestamp, to: Timestamp, verdict: Verdict) {
+fn push(
+    runs: &mut Vec<SlotRun>,
+    schedule: &Schedule,
+    after: Timestamp,
+    to: Timestamp,
+    decision: SlotDecision,
+) {
     if let Some(from) = schedule.next_slot_after(after).filter(|from| *from <= to) {
-        runs.push(SlotRun { from, to, count: schedule.count_slots(after, to), verdict });
+        runs.push(SlotRun { from, to, count: schedule.count_slots(after, to), decision });
     }
 }
 
@@ -265,7 +275,7 @@ mod tests {
         runs.iter()
             .map(|run| {
                 let (from, to) = (run.from.0 / MINUTE, run.to.0 / MINUTE);
-                alloc::format!("{from}-{to} {} {:?}", run.count.count, run.verdict)
+                alloc::format!("{from}-{to} {} {:?}", run.count.count, run.decision)
             })
             .collect()
     }
@@ -309,11 +319,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_is_one_run() {
+    fn the_slots_of_an_inactive_schedule_are_one_run() {
         let (from, to) = (Timestamp(20 * MINUTE), Timestamp(100 * MINUTE));
-        let runs =
-            plan(&minutely(), from, to, PlannedSlots::Due, Some(Closed::Paused), policy(CatchUpMode::All));
-        assert_eq!(told(&runs), ["21-100 80 Closed(Paused)"]);
+        let (reason, policy) = (Some(InactiveReason::Paused), policy(CatchUpMode::All));
+        let runs = plan(&minutely(), from, to, PlannedSlots::Due, reason, policy);
+        assert_eq!(told(&runs), ["21-100 80 Inactive(Paused)"]);
     }
 
     #[test]
@@ -356,11 +366,11 @@ mod tests {
     fn a_rule_that_ends_decides_slots_that_wait_for_their_jitter() {
         let schedule = Schedule { jitter: Duration::from_secs(30), ..minutely() };
         let slot = Timestamp(5 * MINUTE);
-        let runs = |closed| {
-            plan(&schedule, Timestamp(4 * MINUTE), slot, PlannedSlots::Passed, closed, CatchUp::default())
+        let runs = |inactive| {
+            plan(&schedule, Timestamp(4 * MINUTE), slot, PlannedSlots::Passed, inactive, CatchUp::default())
         };
         assert_eq!(told(&runs(None)), ["5-5 1 Fire"]);
-        assert_eq!(told(&runs(Some(Closed::Removed))), ["5-5 1 Closed(Removed)"]);
+        assert_eq!(told(&runs(Some(InactiveReason::Removed))), ["5-5 1 Inactive(Removed)"]);
     }
 
     /// Each slot is in exactly one run, in order, whatever is asked and however often.

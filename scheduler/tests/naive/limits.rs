@@ -141,7 +141,7 @@ impl Model {
         self.jobs.iter().filter(|it| lane(it).as_ref() == Some(&of)).min_by_key(|it| it.order())
     }
 
-    /// A job begins to wait: a lane that was empty has its turn behind all others.
+    /// A job begins to wait: a lane that was empty has its turn after all others.
     pub(super) fn begins_to_wait(&mut self, id: u64) {
         let job = self.job(id).expect("it waits").clone();
         self.drop_empty_lanes(Some(id));

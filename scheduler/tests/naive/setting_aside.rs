@@ -210,5 +210,5 @@ impl Model {
     }
 }
 
-/// Searches are a second apart. One may look at the jobs behind the last one only.
+/// Searches are a second apart. One may look at the jobs after the last one only.
 const SEARCHES: Duration = Duration::from_millis(3_500);

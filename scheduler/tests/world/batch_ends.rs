@@ -31,7 +31,7 @@ impl Ledger {
     }
 }
 
-/// The number behind the last member.
+/// The number after the last member.
 pub(super) fn end(batch: &NewBatch) -> JobId {
     JobId(batch.first.0 + u64::from(batch.count))
 }

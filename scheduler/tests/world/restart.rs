@@ -351,7 +351,7 @@ fn apply(live: &mut LiveJob, change: &Change) {
             live.job_failures += u32::from(retry::budget(closed.outcome) == RetryBudget::Job);
             live.oom_kills += u32::from(closed.outcome == Outcome::OomKilled);
             if retry::budget(closed.outcome) == RetryBudget::Infrastructure {
-                retry::note_loss(&mut live.losses, closed.ended_at);
+                retry::record_loss(&mut live.losses, closed.ended_at);
             }
             lose(live, closed, over.worker);
         }

@@ -124,11 +124,11 @@ impl AuditLog {
         }
     }
 
-    /// Takes what was collected, the earliest first; with `leaving` also refusals that would wait for their hour.
-    pub(super) fn take(&self, now: Timestamp, leaving: bool) -> Vec<AuditRow> {
+    /// Takes what was collected, the earliest first; with `at_shutdown` also refusals that would wait for their hour.
+    pub(super) fn take(&self, now: Timestamp, at_shutdown: bool) -> Vec<AuditRow> {
         let (collected, repeats) = {
             let mut held = self.lock();
-            let repeats = held.repeats.take(now, leaving);
+            let repeats = held.repeats.take(now, at_shutdown);
             let kept = Collected { repeats: std::mem::take(&mut held.repeats), ..Collected::default() };
             (std::mem::replace(&mut *held, kept), repeats)
         };
@@ -349,8 +349,8 @@ mod tests {
         let (log, actor) = (AuditLog::default(), Actor::anonymous());
         let refuse =
             |at: i64| log.record_refusal(&request(&actor, "/api/workers/connect", "a"), Timestamp(at));
-        let taken = |at: i64, leaving| -> Vec<(i64, i64, u64)> {
-            let rows = log.take(Timestamp(at), leaving);
+        let taken = |at: i64, at_shutdown| -> Vec<(i64, i64, u64)> {
+            let rows = log.take(Timestamp(at), at_shutdown);
             rows.into_iter().map(|row| (row.from.0, row.to.0, row.count)).collect()
         };
         const HOUR: i64 = 3_600_000;

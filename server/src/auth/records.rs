@@ -197,15 +197,15 @@ impl AccessRecords {
         Ok(TokenRow { revoked_at: Some(now), ..row })
     }
 
-    /// Writes the audit log and the use of tokens, and ends what expired tokens have open, until the server leaves.
-    pub async fn run(&self, leaving: CancellationToken) {
+    /// Writes the audit log and the use of tokens, and ends what expired tokens have open, until the server shuts down.
+    pub async fn run(&self, shutdown: CancellationToken) {
         let mut ticks = interval(WRITE_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut count = 0;
         loop {
             let is_last = tokio::select! {
                 _ = ticks.tick() => false,
-                () = leaving.cancelled() => true,
+                () = shutdown.cancelled() => true,
             };
             self.tokens.end_expired(clock::now().utc);
             self.write_collected(is_last).await;
@@ -219,14 +219,14 @@ impl AccessRecords {
         }
     }
 
-    /// Writes all requests that were collected, when the server leaves.
+    /// Writes all requests that were collected, when the server shuts down.
     pub async fn write_audit(&self) {
         self.write_collected(true).await;
     }
 
     /// Writes the requests that were collected. While the store is unavailable they wait; the log says when some are lost.
-    async fn write_collected(&self, leaving: bool) {
-        let rows = self.audit.take(clock::now().utc, leaving);
+    async fn write_collected(&self, at_shutdown: bool) {
+        let rows = self.audit.take(clock::now().utc, at_shutdown);
         if rows.is_empty() {
             return;
         }

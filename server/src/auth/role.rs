@@ -35,7 +35,7 @@ impl Role {
         }
     }
 
-    /// The requests that the role allows, for people: behind "may".
+    /// The requests that the role allows, for people: after "may".
     #[must_use]
     pub const fn in_words(self) -> &'static str {
         match self {

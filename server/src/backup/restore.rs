@@ -89,7 +89,7 @@ fn restore_locked(
         copy_owner(data, ours).map_err(io("give away", ours))?;
     }
     sync_names(data).map_err(io("sync", data))?;
-    // The records are of the store that was there. They go first: if the restore is broken off, the parts behind them are moved the next time.
+    // The records are of the store that was there. They go first: if the restore is broken off, the parts after them are moved the next time.
     let records = [LAST_BACKUP, FAILED_BACKUP].into_iter().filter(|record| data.join(record).exists());
     let replaced: Vec<&str> = records.chain(existing).collect();
     let aside = if replaced.is_empty() { None } else { Some(move_aside(data, &replaced, now)?) };

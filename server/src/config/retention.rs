@@ -55,7 +55,7 @@ pub struct Retention {
 impl Retention {
     /// The retention cut-offs as of this moment, with the limit of rows to delete at once.
     #[must_use]
-    pub fn keep(&self, now: Timestamp, rows_max: usize) -> RetentionCutoffs {
+    pub fn cutoffs(&self, now: Timestamp, rows_max: usize) -> RetentionCutoffs {
         RetentionCutoffs {
             ended_since: self.jobs.map_or(Timestamp(i64::MIN), |age| now - age),
             ended_max: self.jobs_max.unwrap_or(u64::MAX),
@@ -151,19 +151,19 @@ mod tests {
         };
         let kept = settings.check().unwrap();
         assert_eq!((kept.jobs, kept.jobs_max, kept.output_bytes_max), (None, None, None));
-        let keep = kept.keep(Timestamp(0), 5);
-        assert_eq!((keep.ended_since, keep.ended_max), (Timestamp(i64::MIN), u64::MAX));
+        let cutoffs = kept.cutoffs(Timestamp(0), 5);
+        assert_eq!((cutoffs.ended_since, cutoffs.ended_max), (Timestamp(i64::MIN), u64::MAX));
     }
 
     #[test]
     fn cut_offs_count_back_from_now() {
         let now = Timestamp(40 * 86_400_000);
-        let keep = RetentionSettings::default().check().unwrap().keep(now, 5);
+        let cutoffs = RetentionSettings::default().check().unwrap().cutoffs(now, 5);
         assert_eq!(
-            (keep.ended_since, keep.keyed_since),
+            (cutoffs.ended_since, cutoffs.keyed_since),
             (Timestamp(10 * 86_400_000), Timestamp(33 * 86_400_000))
         );
-        assert_eq!(keep.late_since, keep.ended_since);
+        assert_eq!(cutoffs.late_since, cutoffs.ended_since);
     }
 
     #[test]

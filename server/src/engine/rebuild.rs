@@ -235,12 +235,12 @@ mod tests {
 
     const REVISION: Revision = Revision(7);
 
-    /// The state after these parts behind the base.
-    fn rebuilt(behind: Vec<Part>) -> Result<Rebuilding, LoadError> {
+    /// The state that the base and these parts make.
+    fn rebuilt(later: Vec<Part>) -> Result<Rebuilding, LoadError> {
         let now = clock::now();
         let base = Rebuilding::begin(now, Intervals::default(), 10.into(), &Loaded::default());
-        let (parts, inbox) = mpsc::sync_channel(behind.len() + 1);
-        for part in std::iter::once(Part::Base(Box::new(base))).chain(behind) {
+        let (parts, inbox) = mpsc::sync_channel(later.len() + 1);
+        for part in std::iter::once(Part::Base(Box::new(base))).chain(later) {
             parts.send(part).expect("there is room");
         }
         drop(parts);

@@ -1,4 +1,4 @@
-//! Fingerprints of inputs behind refused groups, kept in a file, so that a client or worker that repeats a bad input cannot end every
+//! Fingerprints of the inputs of refused groups, kept in a file, so that a client or worker that repeats a bad input cannot end every
 //! next process as well (docs/design/storage.md, S6).
 //!
 //! The store refuses a group as a whole, so any of its inputs may be the cause. After the restart each of them is *suspected*: if it comes
@@ -25,7 +25,7 @@ use crate::file_replacement;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fingerprint(u64);
 
-/// The fingerprints of the inputs behind a group.
+/// The fingerprints of the inputs of a group.
 #[derive(Debug, Default)]
 pub(super) struct GroupFingerprints {
     /// Inputs that the group was made of.

@@ -65,7 +65,7 @@ pub(super) struct EventSink<'s> {
 }
 
 impl EventSink<'_> {
-    /// Adds an event behind the others.
+    /// Adds an event after the others.
     pub(super) fn add(&mut self, at: Timestamp, kind: &'static str, subject: Subject) {
         self.last.index += 1;
         self.records.push(EventRecord::new(*self.last, at, kind, subject));
@@ -73,7 +73,7 @@ impl EventSink<'_> {
 }
 
 impl Known {
-    /// Nothing but the place of the first event: behind the last committed group, in this epoch.
+    /// Nothing but the place of the first event: after the last committed group, in this epoch.
     #[must_use]
     pub fn at(epoch: Epoch, group: GroupNo) -> Self {
         Self { last: EventId { epoch, group, index: 0 }, ..Self::default() }

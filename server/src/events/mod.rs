@@ -55,7 +55,7 @@ pub struct TooManyReaders;
 pub struct EventsGone {
     /// The last event that the reader had.
     pub after: EventId,
-    /// The last event there is: a reader can go on behind it after it has read the lists again.
+    /// The last event there is: a reader that has read the lists again can go on after it.
     pub head: EventId,
 }
 
@@ -83,7 +83,7 @@ impl Events {
         self.ring().len()
     }
 
-    /// Begins to read behind this event, or behind the last one.
+    /// Begins to read after this event, or after the last one.
     ///
     /// # Errors
     /// There are too many readers; or later events are missing.
@@ -101,7 +101,9 @@ impl Events {
         let ring = self.ring();
         let head = ring.head();
         let last = after.unwrap_or(head);
-        let Some(position) = ring.behind(last) else { return Ok(Err(EventsGone { after: last, head })) };
+        let Some(position) = ring.position_after(last) else {
+            return Ok(Err(EventsGone { after: last, head }));
+        };
         drop(ring);
         Ok(Ok(EventReader { position, last, changed, filter, seat }))
     }
@@ -148,7 +150,7 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// The last event that was looked at, whether it was selected or not: a reader resumes behind it.
+    /// The last event that was looked at, whether it was selected or not: a reader resumes after it.
     #[must_use]
     pub const fn last(&self) -> EventId {
         self.last
@@ -194,7 +196,7 @@ impl EventReader {
         }
     }
 
-    /// Counts the selected ones of the next events, and goes on behind them. A reader that was too slow also counts those that it did not
+    /// Counts the selected ones of the next events, and goes on after them. A reader that was too slow also counts those that it did not
     /// select, and those that are gone.
     pub fn count_selected(&mut self) -> u64 {
         let mut count = 0;
@@ -208,7 +210,7 @@ impl EventReader {
         count + self.pass_all()
     }
 
-    /// Goes on behind the last event; returns how many were passed.
+    /// Goes on after the last event; returns how many were passed.
     fn pass_all(&mut self) -> u64 {
         let ring = self.seat.0.ring();
         let passed = ring.end().saturating_sub(self.position);

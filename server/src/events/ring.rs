@@ -26,7 +26,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// An empty ring behind this id.
+    /// An empty ring after this id.
     pub(super) const fn new(floor: EventId, events_max: usize) -> Self {
         Self { kept: VecDeque::new(), bytes: 0, first: 0, floor, head: floor, events_max }
     }
@@ -57,13 +57,13 @@ impl Ring {
         self.head
     }
 
-    /// The position behind the last event.
+    /// The position after the last event.
     pub(super) fn end(&self) -> u64 {
         self.first + self.kept.len() as u64
     }
 
-    /// The position behind an event; `None` if later ones are missing here, or the id was never given.
-    pub(super) fn behind(&self, id: EventId) -> Option<u64> {
+    /// The position after an event; `None` if later ones are missing here, or the id was never given.
+    pub(super) fn position_after(&self, id: EventId) -> Option<u64> {
         if id < self.floor || id > self.head {
             return None;
         }
@@ -116,19 +116,19 @@ mod tests {
     #[test]
     fn a_reader_resumes_behind_any_id_from_the_floor_to_the_head() {
         let ring = ring(5, 3);
-        assert_eq!(ring.behind(id(1)), None, "event 2 is gone");
+        assert_eq!(ring.position_after(id(1)), None, "event 2 is gone");
         for (last, next) in [(2, vec![3, 4, 5]), (3, vec![4, 5]), (5, vec![])] {
-            let position = ring.behind(id(last)).unwrap();
-            assert_eq!(groups(&ring.from(position, 10).unwrap()), next, "behind {last}");
+            let position = ring.position_after(id(last)).unwrap();
+            assert_eq!(groups(&ring.from(position, 10).unwrap()), next, "after {last}");
         }
-        assert_eq!(ring.behind(id(6)), None, "that id was never given");
+        assert_eq!(ring.position_after(id(6)), None, "that id was never given");
         assert_eq!((ring.head(), ring.end(), ring.len()), (id(5), 5, 3));
     }
 
     #[test]
     fn a_reader_that_falls_behind_the_floor_is_noticed() {
         let mut ring = ring(2, 3);
-        let position = ring.behind(id(0)).unwrap();
+        let position = ring.position_after(id(0)).unwrap();
         assert_eq!(groups(&ring.from(position, 1).unwrap()), [1]);
         for group in 3..=5 {
             let subject = Subject::Batch { first: protocol::JobId(1), count: 1, name: None };
@@ -138,7 +138,7 @@ mod tests {
         let end = ring.end();
         ring.reset(id(9));
         assert!(ring.from(end, 1).is_none(), "events may be missing between the old end and the reset");
-        assert_eq!((ring.behind(id(5)), ring.behind(id(9))), (None, Some(end + 1)));
+        assert_eq!((ring.position_after(id(5)), ring.position_after(id(9))), (None, Some(end + 1)));
     }
 
     #[test]

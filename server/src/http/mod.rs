@@ -100,6 +100,6 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         return inner;
     }
     let outside = Router::new().fallback(health::nothing_here).layer(from_fn_with_state(state, front::serve));
-    // As a service: a nested router has no route for the base path with a slash behind it, to which every page links.
+    // As a service: a nested router has no route for the base path with a slash after it, to which every page links.
     outside.nest_service(&base_path, inner)
 }

@@ -69,7 +69,7 @@ pub struct Services {
     /// Bytes of submissions that may wait for their commit at once, such as [`BODY_BYTES_MAX`].
     pub body_bytes_max: usize,
     /// Cancelled at shutdown: nothing new is accepted, and streams end.
-    pub leaving: CancellationToken,
+    pub shutdown: CancellationToken,
 }
 
 /// The state that all handlers share.
@@ -163,7 +163,7 @@ impl AppState {
     /// # Errors
     /// `draining`.
     pub(crate) fn check_not_draining(&self) -> Result<(), Problem> {
-        match self.services.leaving.is_cancelled() {
+        match self.services.shutdown.is_cancelled() {
             true => {
                 Err(Problem::new(Code::Draining, "the server is leaving").hint(DRAINING_HINT).retry_after(5))
             }

@@ -1,4 +1,4 @@
-//! Keeps the raw head of the current request and the bytes behind it.
+//! Keeps the raw head of the current request and the bytes after it.
 //!
 //! hyper drops a `Content-Length` beside a `Transfer-Encoding` and closes the connection after the request, so that nothing can be
 //! smuggled. The sender gets an error as well, and only the raw bytes still show both headers.

@@ -61,19 +61,19 @@ impl SegmentPart {
         }
     }
 
-    pub(super) fn first_behind(&self, streams: Streams, position: u64) -> io::Result<usize> {
+    pub(super) fn first_after(&self, streams: Streams, position: u64) -> io::Result<usize> {
         match &self.positions {
             Records::Listed(positions) => {
                 Ok(positions.partition_point(|record| record.ends(streams) <= position))
             }
-            Records::Sealed(positions) => positions.first_behind(streams, position),
+            Records::Sealed(positions) => positions.first_after(streams, position),
         }
     }
 }
 
 impl AttemptSegments {
-    /// The parts with records that end behind this position, the oldest first, each opened when it is asked for.
-    pub(super) fn parts_behind(
+    /// The parts with records that end after this position, the oldest first, each opened when it is asked for.
+    pub(super) fn parts_after(
         self,
         streams: Streams,
         from: u64,
@@ -226,7 +226,7 @@ fn scan(
 fn log_missing(error: &LogsError) {
     tracing::error!(
         error = error as &dyn std::error::Error,
-        "a segment cannot be read: its output is missing until it can, and new output follows behind it"
+        "a segment cannot be read: its output is missing until it can, and new output follows after it"
     );
 }
 

@@ -221,8 +221,8 @@ impl IndexedRecords {
         bytes.chunks_exact(POSITION_BYTES).map(position).collect()
     }
 
-    /// The first that ends behind this position.
-    pub(super) fn first_behind(&self, streams: Streams, position: u64) -> io::Result<usize> {
+    /// The first that ends after this position.
+    pub(super) fn first_after(&self, streams: Streams, position: u64) -> io::Result<usize> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = usize::midpoint(low, high);
@@ -338,7 +338,7 @@ mod tests {
                     prop_assert_eq!(found.range(range.0..range.1.max(range.0))?, some);
                     for streams in [Streams::Both, Streams::Only(Stream::Stdout), Streams::Only(Stream::Stderr)] {
                         let first = positions.iter().position(|position| position.ends(streams) > from).unwrap_or(positions.len());
-                        prop_assert_eq!(found.first_behind(streams, from)?, first);
+                        prop_assert_eq!(found.first_after(streams, from)?, first);
                     }
                 }
             }

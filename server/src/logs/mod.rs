@@ -104,7 +104,7 @@ impl Logs {
     /// Stores output, in order. Once this returns it is synced, and the marks say for each (attempt, stream) of `chunks` how far,
     /// never beyond what is in them: a mark is about these, and about nothing that still waits.
     /// Bytes that are already there are skipped; a hole in front of a chunk becomes a gap. Bytes beyond the limit of an attempt are dropped
-    /// behind a [`PieceData::Cut`], and their mark says that they are done. On a full disk this waits for room.
+    /// after a [`PieceData::Cut`], and their mark says that they are done. On a full disk this waits for room.
     ///
     /// # Errors
     /// Nothing of `chunks` may be acknowledged: close the session, so that its worker sends them again.
@@ -154,8 +154,8 @@ impl Logs {
         from: u64,
         max_bytes: usize,
     ) -> Result<Page, LogsError> {
-        let segments = self.shared.segments().behind(attempt, streams, from);
-        read::page(segments.parts_behind(streams, from)?, streams, from, max_bytes)
+        let segments = self.shared.segments().ending_after(attempt, streams, from);
+        read::page(segments.parts_after(streams, from)?, streams, from, max_bytes)
     }
 
     /// The position at which the last `lines` lines begin. Blocks on the disk.

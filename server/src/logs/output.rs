@@ -64,7 +64,7 @@ pub struct Piece {
     pub stream: Stream,
     /// Its position, by the numbering asked for.
     pub at: u64,
-    /// The position behind its last byte in its own stream.
+    /// The position after its last byte in its own stream.
     pub stream_end: u64,
     /// The time at which the server received it, or noticed that it is missing. After a lost connection that is the time of the
     /// reconnection. Absent for output that an earlier version stored, and for output that is no longer here.

@@ -101,7 +101,7 @@ impl Draft {
 
 impl SegmentPart {
     fn fill(&self, page: &mut Draft) -> io::Result<()> {
-        let mut next = self.first_behind(page.streams, page.next)?;
+        let mut next = self.first_after(page.streams, page.next)?;
         while page.left > 0 && next < self.count() {
             let positions = self.range(next..next + WINDOW)?;
             next += positions.len();

@@ -103,7 +103,7 @@ impl RecordPosition {
         }
     }
 
-    /// The position behind its last byte, by this numbering. A record of the other stream has no bytes.
+    /// The position after its last byte, by this numbering. A record of the other stream has no bytes.
     pub(super) fn ends(&self, streams: Streams) -> u64 {
         let covers = if self.is_of(streams) { self.covers } else { 0 };
         self.begins(streams).saturating_add(covers)
@@ -128,7 +128,7 @@ impl RecordPosition {
         self.code.header_bytes() as u64 + self.payload as u64
     }
 
-    /// The byte behind the record in its segment.
+    /// The byte after the record in its segment.
     pub(super) const fn end(&self) -> u64 {
         self.at as u64 + self.bytes()
     }
@@ -310,7 +310,7 @@ mod tests {
             for bit in 0..buffer.len() * 8 {
                 let mut torn = buffer.clone();
                 torn[bit / 8] ^= 1 << (bit % 8);
-                // Bytes of the next record are behind it, so that a longer one would fit.
+                // Bytes of the next record are after it, so that a longer one would fit.
                 torn.extend_from_slice(&buffer);
                 assert_eq!(decode(&torn, 0), None, "bit {bit}");
             }

@@ -1,4 +1,4 @@
-//! Reads a segment from end to end: all whole records, also those behind a damaged one.
+//! Reads a segment from end to end: all whole records, also those after a damaged one.
 
 use std::fs::File;
 use std::io;
@@ -16,8 +16,8 @@ pub(super) struct Scan {
     pub(super) contents: SegmentIndex,
     /// The end of the last of them.
     pub(super) end: u64,
-    /// Whole records behind that, in order.
-    pub(super) behind: Vec<(AttemptKey, RecordPosition)>,
+    /// Whole records after that, in order.
+    pub(super) after_damage: Vec<(AttemptKey, RecordPosition)>,
     /// Damaged records between whole ones, or at the end, by what their headers say. The damage may be in these.
     damaged: Vec<(AttemptKey, RecordPosition)>,
     /// True if there may be more of them: the search was stopped at its limit.
@@ -31,16 +31,16 @@ impl Scan {
         // Segments are bounded: one is read in whole.
         let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX)];
         file.read_exact_at(&mut bytes, 0)?;
-        let (mut contents, mut behind, mut damaged) = (SegmentIndex::default(), Vec::new(), Vec::new());
+        let (mut contents, mut after_damage, mut damaged) = (SegmentIndex::default(), Vec::new(), Vec::new());
         let end = scan_records(&bytes, 0, |attempt, position| contents.add(attempt, position));
         let (mut at, mut budget) = (end, SEARCH_BYTES_MAX);
         while let Some(next) = find_next_record(&bytes, at, &mut budget) {
             damaged.extend(damaged_record(&bytes, at, next));
-            at = scan_records(&bytes, next, |attempt, position| behind.push((attempt, position)));
+            at = scan_records(&bytes, next, |attempt, position| after_damage.push((attempt, position)));
         }
         damaged.extend(damaged_record(&bytes, at, bytes.len()));
         let (is_incomplete, bytes) = (budget == 0, bytes.len() as u64);
-        Ok(Self { contents, end: end as u64, behind, damaged, is_incomplete, bytes })
+        Ok(Self { contents, end: end as u64, after_damage, damaged, is_incomplete, bytes })
     }
 
     /// True if the last record is as long as it says, and not what was written.
@@ -48,15 +48,15 @@ impl Scan {
         self.damaged.last().is_some_and(|(_, position)| position.end() == self.bytes)
     }
 
-    /// True if there are records behind the damage. If not, the bytes behind the whole records are a half-written record.
+    /// True if there are records after the damage. If not, the bytes after the whole records are a half-written record.
     pub(super) const fn is_damaged_inside(&self) -> bool {
-        self.is_incomplete || !self.behind.is_empty()
+        self.is_incomplete || !self.after_damage.is_empty()
     }
 
     /// A whole record has the time of its receipt.
     pub(super) fn has_times(&self) -> bool {
         let positions = self.contents.all().map(|(_, position)| position);
-        positions.chain(self.behind.iter().map(|(_, position)| position)).any(|it| it.code.has_time)
+        positions.chain(self.after_damage.iter().map(|(_, position)| position)).any(|it| it.code.has_time)
     }
 
     /// All whole records, wherever they are.
@@ -67,7 +67,7 @@ impl Scan {
     /// All whole records, wherever they are, and the damaged ones that go on where their attempt stood. A header that was damaged itself
     /// hardly ever does so.
     pub(super) fn all(mut self) -> SegmentIndex {
-        let whole = self.behind.into_iter().map(|record| (record, true));
+        let whole = self.after_damage.into_iter().map(|record| (record, true));
         let mut all: Vec<_> = whole.chain(self.damaged.into_iter().map(|record| (record, false))).collect();
         all.sort_by_key(|((_, position), _)| position.at);
         for ((attempt, position), is_whole) in all {
@@ -103,7 +103,7 @@ fn damaged_record(bytes: &[u8], at: usize, end: usize) -> Option<(AttemptKey, Re
     is_believed.then_some((record.attempt, record.position))
 }
 
-/// The beginning of the next whole record behind a damaged one at `at`: the end of that one, if its length is plausible, or else the next
+/// The beginning of the next whole record after a damaged one at `at`: the end of that one, if its length is plausible, or else the next
 /// offset at which a whole record can be decoded.
 fn find_next_record(bytes: &[u8], at: usize, budget: &mut usize) -> Option<usize> {
     let length = payload_length(bytes, at)?;

@@ -37,7 +37,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Cuts off what is behind `length`.
+    /// Cuts off what is after `length`.
     pub(super) fn cut(&self, length: u64) -> io::Result<()> {
         self.file.set_len(length)
     }

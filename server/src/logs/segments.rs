@@ -78,11 +78,11 @@ impl SegmentSet {
         })
     }
 
-    /// The segments that may have output of an attempt that ends behind this position.
-    pub(super) fn behind(&self, attempt: AttemptKey, streams: Streams, from: u64) -> AttemptSegments {
+    /// The segments that may have output of an attempt that ends after this position.
+    pub(super) fn ending_after(&self, attempt: AttemptKey, streams: Streams, from: u64) -> AttemptSegments {
         let records = self.active.contents.of(attempt);
-        let behind = &records[records.partition_point(|record| record.ends(streams) <= from)..];
-        self.of_attempt(attempt, &behind[..behind.len().min(ACTIVE_RECORDS_MAX)])
+        let later = &records[records.partition_point(|record| record.ends(streams) <= from)..];
+        self.of_attempt(attempt, &later[..later.len().min(ACTIVE_RECORDS_MAX)])
     }
 
     /// The segments that may have output of an attempt.
@@ -258,7 +258,7 @@ impl Active {
         // A process that ends in the middle of a write leaves the beginning of a record, which is shorter than it says.
         if found.is_damaged_inside() || (unsynced == Unsynced::Kept && found.ends_with_damage()) {
             tracing::error!(
-                file = %path.display(), at = found.end, records_behind = found.behind.len(),
+                file = %path.display(), at = found.end, records_behind = found.after_damage.len(),
                 "a segment of output is damaged: the file is kept, and damaged output is shown as missing"
             );
             sync_again(&active.file, found.bytes, limits).map_err(|error| failed("write", &path, error))?;
@@ -315,7 +315,7 @@ fn accepted_records(
         Unsynced::AtMost(max) if found.bytes - found.end <= max => {}
         Unsynced::Kept | Unsynced::AtMost(_) => return Ok(found.all()),
     }
-    for (attempt, position) in std::mem::take(&mut found.behind) {
+    for (attempt, position) in std::mem::take(&mut found.after_damage) {
         let stood = match found.contents.of(attempt).last() {
             Some(last) => last.after(),
             None => {

@@ -243,7 +243,7 @@ impl<'s> Writer<'s> {
                 Err(error) => {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,
-                        "stored output of an attempt cannot be counted: what comes now is stored behind a gap"
+                        "stored output of an attempt cannot be counted: what comes now is stored after a gap"
                     );
                     return Ok(Progress::default());
                 }

@@ -95,7 +95,7 @@ impl<C: Fn() -> Now> JobRetention<C> {
             let time = self.trusted_clock.time(now);
             self.time.set(time);
             let by = self.trusted_clock.to_write(now.up);
-            let cutoffs = RetentionCutoffs { by, ..self.retention.keep(time, ROWS_MAX) };
+            let cutoffs = RetentionCutoffs { by, ..self.retention.cutoffs(time, ROWS_MAX) };
             let step = match self.step(Removal::ByServer(cutoffs)).await? {
                 Ok(step) => step,
                 Err(pause) => return Ok(Round::Failed(pause)),

@@ -126,8 +126,8 @@ impl UnderWay {
 }
 
 impl Delivery {
-    /// Sends what is due or asked for until the server leaves. A try under way is then broken off, and made again by the next start.
-    pub async fn run(self: Arc<Self>, leaving: CancellationToken) {
+    /// Sends what is due or asked for until the server shuts down. A try under way is then broken off, and made again by the next start.
+    pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut under_way = UnderWay::default();
@@ -141,7 +141,7 @@ impl Delivery {
                     }
                 }
                 () = self.requests.added() => {}
-                () = leaving.cancelled() => {
+                () = shutdown.cancelled() => {
                     self.requests.close();
                     return;
                 }
@@ -341,13 +341,13 @@ mod tests {
     /// Has a message that stays due. The delivery leaves after some looks.
     struct AlwaysDue {
         looks: AtomicU32,
-        leaving: CancellationToken,
+        shutdown: CancellationToken,
     }
 
     impl NotificationArchive for AlwaysDue {
         fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError> {
             if self.looks.fetch_add(1, Ordering::Relaxed) == 3 {
-                self.leaving.cancel();
+                self.shutdown.cancel();
             }
             let url = "https://hooks.example/".parse().unwrap();
             let endpoint = Endpoint::Webhook { url, secrets: Vec::new() };
@@ -376,10 +376,10 @@ mod tests {
     // The clock runs ahead by itself while nothing else can happen.
     #[tokio::test(start_paused = true)]
     async fn a_try_that_cannot_be_recorded_is_made_again_after_a_pause() {
-        let leaving = CancellationToken::new();
+        let shutdown = CancellationToken::new();
         let directory = tempfile::tempdir().unwrap();
         let delivery = Arc::new(Delivery {
-            archive: Arc::new(AlwaysDue { looks: AtomicU32::new(0), leaving: leaving.clone() }),
+            archive: Arc::new(AlwaysDue { looks: AtomicU32::new(0), shutdown: shutdown.clone() }),
             jobs: temporary().1,
             logs: Logs::open(directory.path(), Limits::default()).unwrap(),
             catalogue: Arc::new(Catalogue::new(Definitions::new(Vec::new()))),
@@ -392,7 +392,7 @@ mod tests {
             receivers: Receivers::default(),
         });
         let began = Instant::now();
-        delivery.run(leaving).await;
+        delivery.run(shutdown).await;
         assert!(began.elapsed() >= UNRECORDED_PAUSE * 3, "{:?}", began.elapsed());
     }
 }

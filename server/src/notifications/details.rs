@@ -122,7 +122,7 @@ pub(super) mod tests {
     use crate::notifications::delivery::test_row;
     use crate::notifications::occasion::Occasions;
     use crate::notifications::target::{ChatFormat, Endpoint, Target};
-    use crate::store::{JobSlot, NotificationRow, SetPart};
+    use crate::store::{JobSlot, NotificationRow, RunOnRole};
 
     /// 2026-11-20T02:00:00Z
     const SLOT: i64 = 1_795_140_000_000;
@@ -166,7 +166,7 @@ pub(super) mod tests {
             submitted_by: None,
             slot: Some(JobSlot { schedule: "nightly".into(), at: Timestamp(SLOT) }),
             waits_for: None,
-            set: SetPart::None,
+            run_on_role: RunOnRole::Alone,
             labels: vec![("planted".into(), "planted".into())],
             narrowing: None,
             ended_at,

@@ -13,7 +13,7 @@ const LINK_CHARS_MAX: usize = 1_000;
 /// Characters of Discord's formatting, of links with another text, and of mentions.
 const SPECIAL: &str = r"\*_~`|<>[]()#@";
 
-/// The JSON of a message: its text, cut if it is too long, the link behind it, and as many of the last lines of output as there is room for.
+/// The JSON of a message: its text, cut if it is too long, the link after it, and as many of the last lines of output as there is room for.
 pub(super) fn body(text: &str, url: Option<&str>, output_tail: Option<&str>) -> String {
     // Angle brackets keep Discord from showing a preview of the page.
     let link = url.map(|url| format!("\n<{url}>")).unwrap_or_default();

@@ -75,7 +75,7 @@ fn tail(logs: &Logs, key: AttemptKey, lines_max: u32) -> Result<String, LogsErro
             break;
         }
         for piece in page.pieces {
-            // A line of one stream continues neither in the other nor behind a gap.
+            // A line of one stream continues neither in the other nor after a gap.
             if last.is_some_and(|last| last != piece.stream)
                 || matches!(piece.data, PieceData::Gap(_) | PieceData::Cut(_))
             {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Reloader;
 use crate::engine::Busy;
-use crate::store::{Archive, JobFilter, ReadError, SetPart};
+use crate::store::{Archive, JobFilter, ReadError, RunOnRole};
 
 /// The reason why a round ended early.
 #[derive(Debug, thiserror::Error)]
@@ -33,8 +33,8 @@ impl From<Busy> for RoundError {
 }
 
 impl Reloader {
-    /// Cancels waiting jobs of removed definitions at the start and after each load, until `leaving` is cancelled.
-    pub async fn cancel_removed(&self, archive: Arc<dyn Archive>, leaving: CancellationToken) {
+    /// Cancels waiting jobs of removed definitions at the start and after each load, until `shutdown` is cancelled.
+    pub async fn cancel_removed(&self, archive: Arc<dyn Archive>, shutdown: CancellationToken) {
         let cancelling = async {
             loop {
                 let loaded = self.loaded.notified();
@@ -47,7 +47,7 @@ impl Reloader {
         };
         tokio::select! {
             () = cancelling => {}
-            () = leaving.cancelled() => {}
+            () = shutdown.cancelled() => {}
         }
     }
 
@@ -68,7 +68,7 @@ impl Reloader {
             let (archive, page) = (Arc::clone(archive), filter.clone());
             let rows = tokio::task::spawn_blocking(move || archive.jobs(&page)).await??;
             // A member of a job on several workers goes with its parent: it ends with one that waits, and runs with one that has started.
-            let whole = rows.iter().filter(|row| !matches!(row.set, SetPart::Member(_)));
+            let whole = rows.iter().filter(|row| !matches!(row.run_on_role, RunOnRole::Member(_)));
             for row in whole {
                 // A job that has started or ended meanwhile is refused, and that is right.
                 self.engine.cancel_waiting(row.job, REQUESTER.to_owned()).await?;

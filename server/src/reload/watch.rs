@@ -50,10 +50,10 @@ impl Watch {
 }
 
 impl Reloader {
-    /// Reloads jobs.yaml after each change of the file or the directory, until `leaving` is cancelled. A file with faults changes nothing, and
+    /// Reloads jobs.yaml after each change of the file or the directory, until `shutdown` is cancelled. A file with faults changes nothing, and
     /// is read again when it has changed. If something else prevents the reload, such as a fault of the policy, it is tried again after a while. Files
     /// that it names (`env_file`) are not watched.
-    pub async fn watch(&self, leaving: CancellationToken) {
+    pub async fn watch(&self, shutdown: CancellationToken) {
         let look = || {
             let path = self.jobs_file.clone();
             async move { tokio::task::spawn_blocking(move || Fingerprint::of(&path)).await.ok().flatten() }
@@ -78,7 +78,7 @@ impl Reloader {
         };
         tokio::select! {
             () = watching => {}
-            () = leaving.cancelled() => {}
+            () = shutdown.cancelled() => {}
         }
     }
 }

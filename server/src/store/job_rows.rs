@@ -13,7 +13,7 @@ use scheduler::params::JobParam;
 use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::Note;
 
-use super::{JobSlot, SetPart};
+use super::{JobSlot, RunOnRole};
 
 /// A job as lists show it: its row, with the latest attempt.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,8 +44,8 @@ pub struct JobRow {
     pub submitted_by: Option<String>,
     /// The slot that it was made for, if a schedule made it; of a retry, the slot that it carries on.
     pub slot: Option<JobSlot>,
-    /// Its part in a set of jobs on several workers.
-    pub set: SetPart,
+    /// Its role under `run_on`: it runs alone, is a parent, or is a member.
+    pub run_on_role: RunOnRole,
     /// The first job whose end it waits for, else the first such batch.
     pub waits_for: Option<PredecessorId>,
     /// Names and values.

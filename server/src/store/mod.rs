@@ -45,7 +45,7 @@ pub use notification_rows::{
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
 pub use retention_rows::{Removed, RetentionCutoffs};
-pub use run_on_rows::{MemberPlace, SetPart};
+pub use run_on_rows::{MemberOnWorker, RunOnRole};
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
 use scheduler::input::KeyHolder;
@@ -111,7 +111,7 @@ pub trait Store: Send {
     /// As for a commit; nothing was changed.
     fn change_record(&mut self, epoch: Epoch, change: &RecordChange) -> Result<(), CommitError>;
 
-    /// Called now and then, also while commits follow one another: gives back space that is not needed, and sets aside what is.
+    /// Called now and then, also while commits follow one another: gives back space that is not needed, and reserves what is.
     ///
     /// # Errors
     /// [`CommitError::Fatal`]: the disk failed. Every commit so far is safe.
@@ -178,7 +178,7 @@ pub trait Archive: Send + Sync {
     ///
     /// # Errors
     /// The store cannot be read.
-    fn member_places(&self, parent: JobId, limit: usize) -> Result<Vec<MemberPlace>, ReadError>;
+    fn members_on_workers(&self, parent: JobId, limit: usize) -> Result<Vec<MemberOnWorker>, ReadError>;
 
     /// The definitions and states of these jobs; those that are not kept are left out.
     ///

@@ -1,24 +1,24 @@
-//! The part of a job in a set of jobs on several workers, as the store returns it.
+//! The role of a job under `run_on`: it runs alone, is a parent, or is a member. As the store returns it.
 
 use protocol::{JobId, WorkerId};
 use scheduler::job::State;
 use scheduler::run_on::{MemberRow, ParentRow};
 
-/// The part of a job in a set.
+/// The role of a job under `run_on`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum SetPart {
+pub enum RunOnRole {
     /// It runs by itself.
     #[default]
-    None,
+    Alone,
     /// Members run in its place.
     Parent(Box<ParentRow>),
     /// It runs in the place of its parent.
     Member(MemberRow),
 }
 
-/// A member of a parent, and where it is.
+/// A member of a parent, with its state and its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemberPlace {
+pub struct MemberOnWorker {
     /// The member.
     pub job: JobId,
     /// Its state.

@@ -159,7 +159,7 @@ impl Sending {
                     _ => break,
                 }
             }
-            self.trouble.tell_dropped(self.metrics.traces("dropped"));
+            self.trouble.log_dropped_jobs(self.metrics.traces("dropped"));
             let reader = self.reader.clone();
             let ended = std::mem::take(&mut jobs);
             let count = ended.len();
@@ -200,13 +200,13 @@ impl Sending {
                 self.trouble.end();
                 self.metrics.traces_counted("exported", jobs);
                 if let Some(refused) = self.client.take_partial_rejection() {
-                    self.trouble.tell_lost(&refused, self.metrics.traces("dropped"));
+                    self.trouble.log_dropped_spans(&refused, self.metrics.traces("dropped"));
                 }
                 return;
             };
             match self.client.take_failure() {
                 Some(failure) if failure.can_retry => {
-                    self.trouble.tell_away(&failure.why, self.metrics.traces("dropped"));
+                    self.trouble.log_unreachable(&failure.why, self.metrics.traces("dropped"));
                     sleep(failure.retry_after.unwrap_or(pause)).await;
                     pause = (pause * 2).min(RETRY_MAX);
                 }
@@ -220,7 +220,7 @@ impl Sending {
 
     fn drop_jobs(&mut self, jobs: usize, why: &str) {
         self.metrics.traces_counted("dropped", jobs);
-        self.trouble.tell_lost(why, self.metrics.traces("dropped"));
+        self.trouble.log_dropped_spans(why, self.metrics.traces("dropped"));
     }
 }
 

@@ -16,7 +16,7 @@ use scheduler::step::Note;
 use super::ids::{JobTrace, Tracer};
 use crate::http::present::ending::why_ended;
 use crate::http::request::trace_context::request_of;
-use crate::store::{AttemptRow, JobRecord, JobRow, SetPart};
+use crate::store::{AttemptRow, JobRecord, JobRow, RunOnRole};
 
 /// The relation of a job to one in another trace, or elsewhere in this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl JobSpans<'_> {
             waits_since = Some(attempt.ended_at.unwrap_or(ended_at));
         }
         // A parent does not wait for a worker: its members do.
-        let has_members = matches!(row.set, SetPart::Parent(_));
+        let has_members = matches!(row.run_on_role, RunOnRole::Parent(_));
         if let Some(since) = waits_since.filter(|_| !has_members && ended_while_it_waited(row)) {
             spans.push(self.wait(row.attempts.0 + 1, since, ended_at));
         }
@@ -232,9 +232,9 @@ fn ended_while_it_waited(row: &JobRow) -> bool {
 }
 
 const fn parent_of(row: &JobRow) -> Option<JobId> {
-    match &row.set {
-        SetPart::Member(member) => Some(member.parent),
-        SetPart::None | SetPart::Parent(_) => None,
+    match &row.run_on_role {
+        RunOnRole::Member(member) => Some(member.parent),
+        RunOnRole::Alone | RunOnRole::Parent(_) => None,
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Series {
     version: u64,
     began_at: Option<Uptime>,
     sampled_at: Uptime,
-    /// Arrival of the last point that is kept for good. The point behind it is replaced by each sample until it is [`Series::spacing`]
+    /// Arrival of the last point that is kept for good. The point after it is replaced by each sample until it is [`Series::spacing`]
     /// later.
     fixed_at: Option<Uptime>,
     spacing: Duration,

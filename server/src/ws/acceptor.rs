@@ -51,7 +51,7 @@ pub struct WorkerAcceptor {
     /// Names the spans of attempts, if traces are exported.
     pub tracer: Option<Arc<Tracer>>,
     /// Cancelled at shutdown: each session sends GoAway and closes.
-    pub leaving: CancellationToken,
+    pub shutdown: CancellationToken,
     pub(super) open: TaskTracker,
     sessions: Arc<AtomicU32>,
 }
@@ -71,7 +71,7 @@ impl WorkerAcceptor {
         archive: Arc<dyn Archive>,
         logs: Arc<Logs>,
         intervals: Intervals,
-        leaving: CancellationToken,
+        shutdown: CancellationToken,
     ) -> Self {
         Self {
             gate,
@@ -87,7 +87,7 @@ impl WorkerAcceptor {
             registries: None,
             records: None,
             tracer: None,
-            leaving,
+            shutdown,
             open: TaskTracker::new(),
             sessions: Arc::default(),
         }

@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A message in this many frames of this size, with a ping behind each.
+    /// A message in this many frames of this size, with a ping after each.
     fn message(fragments: u32, bytes: usize) -> Vec<u8> {
         let mut written = Vec::new();
         for piece in 1..=fragments {

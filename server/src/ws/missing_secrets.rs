@@ -140,13 +140,13 @@ impl SecretsWatch {
     }
 
     /// Looks again and again: at what is missing soon, at all after a reload and else now and then.
-    pub(crate) async fn run(mut self, leaving: CancellationToken) {
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
         // The first look may have come before jobs of former revisions were known.
         let mut looked_at_all = None::<Instant>;
         loop {
             let mut looks_at = LooksAt::Missing;
             tokio::select! {
-                () = leaving.cancelled() => return,
+                () = shutdown.cancelled() => return,
                 () = self.catalogue.replaced() => looks_at = LooksAt::All,
                 () = self.missing.wake.notified() => {}
                 () = tokio::time::sleep(SOON) => {}

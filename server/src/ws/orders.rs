@@ -60,7 +60,7 @@ impl Orders {
     }
 
     /// Encodes messages in order, and records which attempts are in which frame. It stops after [`FRAMED_BYTES`], and leaves the other
-    /// messages. Acknowledgements are cumulative: only the last one is sent, behind the other frames.
+    /// messages. Acknowledgements are cumulative: only the last one is sent, after the other frames.
     pub(super) async fn put_into_frames(
         &mut self,
         messages: &mut impl Iterator<Item = ToSession>,

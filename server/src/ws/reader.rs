@@ -174,7 +174,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
         }
     }
 
-    /// Passes output on without waiting for the disk: a report may come behind it.
+    /// Passes output on without waiting for the disk: a report may come after it.
     async fn pass_output(&mut self, chunks: Vec<Chunk>) -> Result<(), Ended> {
         let authorized = self.keep_heard(self.grants.authorize(chunks, |chunk| chunk.token)).await;
         let (chunks, unauthorized_chunks) = authorized.map_err(|error| {

@@ -93,7 +93,7 @@ pub(super) async fn serve(
         close = writer.run(&mut inlet) => Some(close),
         close = reader.run() => close,
         _ = &mut written => Some(close::INTERNAL_ERROR.with_reason("output cannot be kept or acknowledged")),
-        () = acceptor.leaving.cancelled() => Some(close::GOING_AWAY.plain()),
+        () = acceptor.shutdown.cancelled() => Some(close::GOING_AWAY.plain()),
     };
     writer.orders.ended(close.as_ref());
     if let Some(close) = close {
@@ -260,14 +260,14 @@ mod tests {
         let (inbox, _engine) = tokio::sync::mpsc::channel::<FromSession>(1);
         let gate = SessionInbox { inbox, epoch: protocol::Epoch(1) };
         let archive = sqlite::temporary().1;
-        let (intervals, leaving) = (Intervals::default(), CancellationToken::new());
+        let (intervals, shutdown) = (Intervals::default(), CancellationToken::new());
         let acceptor = WorkerAcceptor::new(
             gate,
             Arc::new(OverridesCache::default()),
             archive.clone(),
             logs,
             intervals,
-            leaving,
+            shutdown,
         );
         let orders = Orders::new(
             acceptor,

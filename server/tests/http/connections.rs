@@ -35,8 +35,8 @@ async fn half_a_tls_handshake_is_closed() {
     let tls = Tls::load(TlsFiles { certificate, key, clients: None }).unwrap();
     let limits = Limits { head_timeout: Duration::from_millis(50), ..Limits::default() };
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), limits).await.unwrap().with_tls(tls);
-    let (address, leaving) = (listener.address(), CancellationToken::new());
-    let serving = tokio::spawn(listener.serve(Router::new(), leaving.clone()));
+    let (address, shutdown) = (listener.address(), CancellationToken::new());
+    let serving = tokio::spawn(listener.serve(Router::new(), shutdown.clone()));
     // The first bytes of a ClientHello, of which 512 are announced; and nothing at all.
     for begin in [&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc][..], &[]] {
         let mut client = TcpStream::connect(address).await.unwrap();
@@ -46,7 +46,7 @@ async fn half_a_tls_handshake_is_closed() {
         let _ = within(client.read_to_end(&mut answer)).await;
         assert!(answer.is_empty() || answer[0] == 0x15, "only an alert may come: {answer:?}");
     }
-    leaving.cancel();
+    shutdown.cancel();
     within(serving).await.unwrap();
 }
 
@@ -128,7 +128,7 @@ async fn a_shutdown_finishes_requests_under_way() {
         }
     };
     within(begun).await;
-    server.leaving.cancel();
+    server.shutdown.cancel();
     waiting.until_closed().await;
     assert!(waiting.seen.starts_with("HTTP/1.1 201 "), "{}", waiting.seen);
     idle.until_closed().await;

@@ -332,7 +332,7 @@ async fn a_quiet_stream_tells_its_position_and_ends_at_shutdown() {
     let heartbeat = next().await.unwrap();
     assert!(heartbeat.contains("id: 3.10.0\n") && !heartbeat.contains("data"), "{heartbeat}");
     assert!(began.elapsed() <= Duration::from_secs(16), "{:?}", began.elapsed());
-    server.leaving_inside.cancel();
+    server.shutdown_inside.cancel();
     let last = next().await.unwrap();
     assert!(last.contains("event: leaving"), "{last}");
     assert_eq!(next().await, None);

@@ -96,7 +96,7 @@ async fn a_slice_is_read_when_it_is_wanted_and_an_unfinished_export_breaks_off()
     server.stand.world().unreadable = false;
     let mut export = begin(&server).await;
     within(export.next()).await.expect("a slice").expect("it is read");
-    server.leaving_inside.cancel();
+    server.shutdown_inside.cancel();
     assert!(within(export.next()).await.expect("an end").is_err());
 }
 

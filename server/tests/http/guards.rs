@@ -152,7 +152,7 @@ async fn requests_that_can_be_understood_in_two_ways_end_the_connection() {
     for head in
         ["transfer-encoding: chunked\r\ncontent-length: 5", "content-length: 5\r\ntransfer-encoding: chunked"]
     {
-        // A second request behind it must not be answered.
+        // A second request after it must not be answered.
         let text = format!("{post}{head}\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
         let answer = server.say(text.as_bytes()).await;
         assert_eq!(answer.header("connection"), "close", "{answer:?}");

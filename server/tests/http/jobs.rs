@@ -276,7 +276,7 @@ async fn while_the_disk_does_not_answer_new_jobs_are_refused_instead_of_left_wai
 async fn a_leaving_server_takes_nothing_new_and_still_shows() {
     let server = Server::start().await;
     assert_eq!(server.post("/api/jobs/resize", "").await.status, 201);
-    server.leaving_inside.cancel();
+    server.shutdown_inside.cancel();
     for path in ["/api/jobs/resize", "/api/jobs", "/api/jobs/1/retry"] {
         let refusal = server.post(path, "").await;
         let told = refusal.is_problem(503, "draining");
@@ -295,7 +295,7 @@ async fn a_submission_under_way_is_finished_by_a_leaving_server() {
         content-type: application/json";
     let mut request = server.open(head).await;
     request.until("100 Continue").await;
-    server.leaving.cancel();
+    server.shutdown.cancel();
     request.write("{}").await;
     request.until_closed().await;
     assert!(request.seen.contains("HTTP/1.1 201 "), "{}", request.seen);

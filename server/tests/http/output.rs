@@ -293,7 +293,7 @@ async fn a_shutdown_ends_followed_output() {
     let server = running().await;
     let mut following = server.open("GET /api/jobs/1/logs?follow=1 HTTP/1.1").await;
     following.until("two\n").await;
-    server.leaving.cancel();
+    server.shutdown.cancel();
     following.until_closed().await;
     assert!(following.seen.contains("longshore: the server is leaving"), "{}", following.seen);
     within(server.served).await.unwrap();

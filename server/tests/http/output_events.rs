@@ -1,4 +1,4 @@
-//! Container output as server-sent events: what they hold, where a client goes on behind them, and how they end.
+//! Container output as server-sent events: what they hold, where a client goes on after them, and how they end.
 
 use protocol::Timestamp;
 use protocol::report::{ChunkData, OutputLengths, Stream};
@@ -7,7 +7,7 @@ use scheduler::job::State;
 use crate::support::Server;
 use crate::support::output::{arrive, end, end_just_now, running, silent, try_again, write};
 
-/// The events that come behind this one.
+/// The events that come after this one.
 async fn events(server: &Server, query: &str, last: &str) -> String {
     let headers = [("accept", "text/event-stream"), ("last-event-id", last)];
     server.ask("GET", &format!("/api/jobs/1/logs{query}"), &headers, "").await.body

@@ -89,7 +89,7 @@ async fn start(limits: Limits) -> (Server, mpsc::Receiver<FromSession>) {
 async fn start_with(archive: StandInEngine, limits: Limits) -> (Server, mpsc::Receiver<FromSession>) {
     let (inbox, engine) = mpsc::channel(64);
     let gate = SessionInbox { inbox, epoch: Epoch(1) };
-    let (archive, leaving) = (Arc::new(archive), CancellationToken::new());
+    let (archive, shutdown) = (Arc::new(archive), CancellationToken::new());
     let server = Server::with_workers(
         |access| access,
         "",
@@ -101,7 +101,7 @@ async fn start_with(archive: StandInEngine, limits: Limits) -> (Server, mpsc::Re
                 archive,
                 logs,
                 Intervals::default(),
-                leaving,
+                shutdown,
             ))
         },
     );

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 /// A server that runs until [`Self::stop`].
 pub(crate) struct RunningServer {
     address: SocketAddr,
-    leaving: CancellationToken,
+    shutdown: CancellationToken,
     served: JoinHandle<Result<(), ServerError>>,
 }
 
@@ -32,13 +32,13 @@ impl RunningServer {
     }
 
     async fn run(config: Config) -> Self {
-        let leaving = CancellationToken::new();
-        let server = Server::start(config, leaving.clone()).await.expect("it starts");
-        Self { address: server.address(), leaving, served: tokio::spawn(server.run()) }
+        let shutdown = CancellationToken::new();
+        let server = Server::start(config, shutdown.clone()).await.expect("it starts");
+        Self { address: server.address(), shutdown, served: tokio::spawn(server.run()) }
     }
 
     pub(crate) async fn stop(self) {
-        self.leaving.cancel();
+        self.shutdown.cancel();
         self.served.await.expect("it does not panic").expect("it leaves in good order");
     }
 

@@ -282,7 +282,7 @@ impl Row {
         }
         self.oom_kills += u32::from(closed.outcome == Outcome::OomKilled);
         if uses_platform_budget(closed.outcome) {
-            scheduler::retry::note_loss(&mut self.losses, closed.ended_at);
+            scheduler::retry::record_loss(&mut self.losses, closed.ended_at);
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use protocol::report::Availability;
 use protocol::resources::OfferedResources;
 use protocol::{Incarnation, RuntimeKind};
-use worker::input::{Leave, RuntimeEvent};
+use worker::input::{RuntimeEvent, ShutdownMode};
 use worker::{Config, Input, Policy, Worker};
 
 use super::Process;
@@ -124,7 +124,7 @@ impl World {
         self.settle_worker(no);
     }
 
-    /// Performs due timers and flushes reports, behind a batch of inputs.
+    /// Performs due timers and flushes reports, after a batch of inputs.
     pub(crate) fn settle_worker(&mut self, no: u16) {
         let machine = &mut self.machines[usize::from(no)];
         let up = machine.clock.up(self.now);
@@ -197,24 +197,29 @@ impl World {
         self.tell_worker(no, happened(RuntimeEvent::Availability(RuntimeKind::Docker, availability)));
     }
 
-    /// An operator, or the system, wants the process to leave; and may ask again more firmly.
-    pub(crate) fn term_worker(&mut self, no: u16, leave: Leave, again_after: &[std::time::Duration]) {
+    /// An operator, or the system, wants the process to shut down, and may ask again more firmly.
+    pub(crate) fn shut_down_worker(
+        &mut self,
+        no: u16,
+        mode: ShutdownMode,
+        again_after: &[std::time::Duration],
+    ) {
         let generation = self.machines[usize::from(no)].generation;
-        self.oracle.interrupted[usize::from(no)] |= leave == Leave::Interrupt;
-        // As the real body counts them: the second signal stops what runs, the third leaves at once.
+        self.oracle.interrupted[usize::from(no)] |= mode == ShutdownMode::Interrupt;
+        // As the real client counts them: the second signal stops running jobs, the third exits at once.
         let mut at = self.now;
-        for (wait, leave) in again_after.iter().zip([Leave::Interrupt, Leave::Detach]) {
+        for (wait, mode) in again_after.iter().zip([ShutdownMode::Interrupt, ShutdownMode::Detach]) {
             at = at + *wait;
-            self.agenda.schedule(at, Event::LeaveAgain { machine: no, generation, leave });
+            self.agenda.schedule(at, Event::ShutdownAgain { machine: no, generation, mode });
         }
-        self.tell_worker(no, Input::Leave(leave));
+        self.tell_worker(no, Input::Shutdown(mode));
     }
 
-    pub(crate) fn leave_again(&mut self, no: u16, generation: u32, leave: Leave) {
+    pub(crate) fn shut_down_again(&mut self, no: u16, generation: u32, mode: ShutdownMode) {
         if self.machines[usize::from(no)].process(generation).is_some() && self.now < self.script.ends {
-            self.oracle.interrupted[usize::from(no)] |= leave == Leave::Interrupt;
-            self.coverage.left_again(leave);
-            self.tell_worker(no, Input::Leave(leave));
+            self.oracle.interrupted[usize::from(no)] |= mode == ShutdownMode::Interrupt;
+            self.coverage.shut_down_again(mode);
+            self.tell_worker(no, Input::Shutdown(mode));
         }
     }
 

@@ -118,7 +118,7 @@ fn the_disk_refuses_moves_that_no_job_makes() {
     assert!(refusal(vec![first(), assigned(1, 1), assigned(2, 2)]).contains("is assigned"));
     assert!(refusal(vec![first(), assigned(1, 1), over(), over()]).contains("ends"));
     assert!(refusal(vec![first(), assigned(2, 1), over()]).contains("ends"));
-    assert!(refusal(vec![first(), first()]).contains("is added behind"));
+    assert!(refusal(vec![first(), first()]).contains("is added after"));
     assert!(refusal(vec![first(), Change::Due { job: JOB }]).contains("is due"));
     assert!(refusal(vec![assigned(1, 1)]).contains("does not exist"));
 }

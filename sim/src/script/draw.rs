@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use scheduler::job::AttemptTimeout;
-use worker::input::Leave;
+use worker::input::ShutdownMode;
 
 use super::{Act, Kind, Order, Script, What};
 use crate::backup::BackupKind;
@@ -64,13 +64,13 @@ fn draw(dice: &mut Dice, swarm: &Swarm, kind: Kind, at: Moment, acts: &mut Vec<(
         Kind::FreezeWorker => {
             Act::FreezeWorker { machine, at_start: dice.permille(300), lasts: outage(dice) }
         }
-        Kind::Leave => {
-            let leave = dice.pick(&[Leave::Drain, Leave::Interrupt, Leave::Detach]);
+        Kind::ShutDownWorker => {
+            let mode = dice.pick(&[ShutdownMode::Drain, ShutdownMode::Interrupt, ShutdownMode::Detach]);
             let again_after = (0..dice.below(3)).map(|_| dice.millis(0, 20_000)).collect();
-            Act::Leave {
+            Act::ShutDownWorker {
                 machine,
-                leave,
-                again_after: if leave == Leave::Drain { again_after } else { Vec::new() },
+                mode,
+                again_after: if mode == ShutdownMode::Drain { again_after } else { Vec::new() },
             }
         }
         Kind::Copy => {
@@ -132,7 +132,7 @@ fn accompany(dice: &mut Dice, act: &Act, at: Moment, acts: &mut Vec<(Moment, Act
         Act::CrashWorker { back_after, .. } if dice.permille(150) => {
             acts.push((at + within(dice, back_after), Act::Cancel { job: dice.any() }));
         }
-        Act::Leave { .. } if dice.permille(300) => {
+        Act::ShutDownWorker { .. } if dice.permille(300) => {
             acts.push((at + dice.millis(0, 15_000), Act::Cancel { job: dice.any() }));
         }
         Act::Operate { what: What::Drain(Some(timeout)), .. } if dice.permille(700) => {

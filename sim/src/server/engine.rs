@@ -146,7 +146,7 @@ impl World {
                 && process.open.changes.is_empty()
                 && process.open.definitions.is_empty()
             {
-                return self.leave_if_done();
+                return self.end_if_done();
             }
             let mut group = std::mem::take(&mut process.open);
             let effects = std::mem::take(&mut process.open_effects);

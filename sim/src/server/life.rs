@@ -46,7 +46,7 @@ impl World {
             sessions_given: 0,
             wake: Moment::NEVER,
             ticked: self.now,
-            leaving: None,
+            shutdown: None,
         });
         self.server.attentive_since = self.now;
         let disk = &self.server.disk;
@@ -70,13 +70,13 @@ impl World {
         self.server.generation += 1;
     }
 
-    /// The process is told to leave; it is back after a while.
+    /// The process is told to shut down; it is back after a while.
     pub(crate) fn stop_server(&mut self, back_after: Duration) {
         let Some(process) = &mut self.server.process else { return };
-        if process.leaving.is_some() {
+        if process.shutdown.is_some() {
             return;
         }
-        process.leaving = Some(back_after);
+        process.shutdown = Some(back_after);
         let sessions = process.sessions.clone();
         for (session, connection) in sessions {
             let reconnect_after = self.server.dice.millis(500, 2_500);
@@ -88,9 +88,9 @@ impl World {
         self.hand_in(Input::Tick);
     }
 
-    /// Ends a process that was told to leave, once everything is said.
-    pub(super) fn leave_if_done(&mut self) {
-        let Some(back_after) = self.server.process.as_ref().and_then(|process| process.leaving) else {
+    /// Ends a process that shuts down, once all its answers are sent.
+    pub(super) fn end_if_done(&mut self) {
+        let Some(back_after) = self.server.process.as_ref().and_then(|process| process.shutdown) else {
             return;
         };
         if self.server.process.as_ref().is_some_and(|process| !process.inbox.is_empty()) {
@@ -105,7 +105,7 @@ impl World {
 
     /// True if a call of a worker is taken.
     pub(crate) fn server_listens(&self) -> bool {
-        self.server.process.as_ref().is_some_and(|process| process.leaving.is_none())
+        self.server.process.as_ref().is_some_and(|process| process.shutdown.is_none())
     }
 
     /// A number for a session: unique over all epochs.

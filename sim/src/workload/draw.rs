@@ -93,7 +93,7 @@ pub(super) fn definition(dice: &mut Dice, name: usize, revision: Revision, natur
     let on_lost = dice.pick(&[OnLost::Retry, OnLost::Retry, OnLost::Retry, OnLost::Fail, OnLost::Wait]);
     let after = Duration::from_secs(dice.pick(&[30, 60, 60, 120])).max(stop_grace + STOP_MARGIN);
     let self_fence = dice.permille(300);
-    let ping = dice.pick(&[None, None, None, Some(Duration::from_secs(2))]);
+    let heartbeat = dice.pick(&[None, None, None, Some(Duration::from_secs(2))]);
     let initial = dice.millis(100, 10_000);
     let backoff = Backoff::exponential(initial, Duration::from_secs(30).max(initial), 2_000);
     // A part of the definitions waits as long as it may, so that growth shows.
@@ -114,7 +114,7 @@ pub(super) fn definition(dice: &mut Dice, name: usize, revision: Revision, natur
             ..RetryPolicy::default()
         },
         success_exit_codes: if revision.0 % 5 == 2 { vec![3] } else { Vec::new() },
-        loss: LossPolicy { limit: dice.pick(&[1, 2, 3, 3]), after, on_lost, delay: None, ping },
+        loss: LossPolicy { limit: dice.pick(&[1, 2, 3, 3]), after, on_lost, delay: None, heartbeat },
         waits: WaitLimits::default(),
         expect: Expect::default(),
         timetable: Timetable::default(),

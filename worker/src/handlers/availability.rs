@@ -9,7 +9,7 @@ use protocol::{RuntimeKind, Token};
 use crate::core::Worker;
 
 /// A runtime became available or unavailable.
-pub(crate) fn update(worker: &mut Worker, runtime: RuntimeKind, availability: Availability) {
+pub(crate) fn on_availability(worker: &mut Worker, runtime: RuntimeKind, availability: Availability) {
     change(worker, |worker| {
         let runtimes = &mut worker.config.runtimes;
         if let Some((_, known)) = runtimes.iter_mut().find(|(kind, _)| *kind == runtime) {
@@ -19,7 +19,7 @@ pub(crate) fn update(worker: &mut Worker, runtime: RuntimeKind, availability: Av
 }
 
 /// The state directory cannot record new attempts for this reason, or can again.
-pub(crate) fn set_storage_fault(worker: &mut Worker, fault: Option<String>) {
+pub(crate) fn on_storage_fault(worker: &mut Worker, fault: Option<String>) {
     change(worker, |worker| worker.storage_fault = fault);
 }
 

@@ -18,7 +18,7 @@ use crate::session::State;
 use crate::step::Effect;
 
 /// The socket is open; sends Hello.
-pub(crate) fn connected(worker: &mut Worker, now: Uptime) {
+pub(crate) fn on_connected(worker: &mut Worker, now: Uptime) {
     drop_connection(worker);
     worker.link.await_welcome(now);
     let hello = hello(worker);
@@ -26,7 +26,7 @@ pub(crate) fn connected(worker: &mut Worker, now: Uptime) {
 }
 
 /// The socket was closed or could not be opened; reconnects later.
-pub(crate) fn disconnected(worker: &mut Worker) {
+pub(crate) fn on_disconnected(worker: &mut Worker) {
     let after = worker.link.backoff();
     let reason = match worker.link.state {
         State::Down => "the server could not be reached",
@@ -37,14 +37,14 @@ pub(crate) fn disconnected(worker: &mut Worker) {
 }
 
 /// The server accepted Hello; repeats unacknowledged reports and sends the inventory.
-pub(crate) fn welcome(worker: &mut Worker, now: Uptime, welcome: Welcome) {
+pub(crate) fn on_welcome(worker: &mut Worker, now: Uptime, welcome: Welcome) {
     let State::AwaitingWelcome { since } = worker.link.state else {
         return;
     };
     worker.link.join(now, since, welcome.intervals);
     worker.config.cluster = Some(welcome.cluster);
     worker.effects.push(Effect::Joined { cluster: welcome.cluster, worker: welcome.worker });
-    end::resume(worker, now, welcome.last_report);
+    end::resume_reports(worker, now, welcome.last_report);
     let mut running = core::mem::take(&mut worker.notices.running);
     if welcome.last_report == ReportNo(0) {
         report_running_again(worker, &mut running);
@@ -52,7 +52,7 @@ pub(crate) fn welcome(worker: &mut Worker, now: Uptime, welcome: Welcome) {
     worker.notices = PendingNotices {
         inventory: true,
         // Hello has no field for it.
-        condition: worker.leaving().is_some(),
+        condition: worker.shutdown_mode().is_some(),
         running,
         wanted: worker.backlog.wanted(),
         ..PendingNotices::default()
@@ -69,20 +69,20 @@ fn report_running_again(worker: &Worker, running: &mut Vec<Token>) {
 }
 
 /// The server answered a heartbeat.
-pub(crate) fn pulse(worker: &mut Worker, number: u64) {
+pub(crate) fn on_pulse(worker: &mut Worker, number: u64) {
     if worker.link.renew(number) {
         worker.persist_contact();
     }
 }
 
 /// The server has compared the inventory; attempts may start.
-pub(crate) fn reconciled(worker: &mut Worker, now: Uptime, reconciled: Reconciled) {
+pub(crate) fn on_reconciled(worker: &mut Worker, now: Uptime, reconciled: Reconciled) {
     for (token, verdict) in reconciled.attempts {
         match verdict {
             ReconcileVerdict::Keep => {}
             ReconcileVerdict::Stop => stop::supersede(worker, now, token),
             // Its report may still be on the way and is handled first.
-            ReconcileVerdict::Forget if has_ended(worker, token) => end::output_done(worker, token),
+            ReconcileVerdict::Forget if has_ended(worker, token) => end::on_output_done(worker, token),
             // It still runs, so it must be stopped.
             ReconcileVerdict::Forget => stop::supersede(worker, now, token),
         }
@@ -94,15 +94,15 @@ pub(crate) fn reconciled(worker: &mut Worker, now: Uptime, reconciled: Reconcile
 }
 
 /// The server refused this worker; it tries again, because a person may repair the cause.
-pub(crate) fn refused(worker: &mut Worker, refused: Refused) {
+pub(crate) fn on_refused(worker: &mut Worker, refused: Refused) {
     // The server names the delay; earlier failures do not lengthen it.
     let after = refused.retry_after.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX);
     let after = after + worker.link.up_to(after / 5);
     reconnect(worker, after, None, format!("refused ({}): {}", refused.code, refused.text));
 }
 
-/// The server leaves or has too many workers.
-pub(crate) fn go_away(worker: &mut Worker, go: GoAway) {
+/// The server shuts down or has too many workers.
+pub(crate) fn on_go_away(worker: &mut Worker, go: GoAway) {
     let after = go.reconnect_after.min(RETRY_AFTER_MAX);
     let after = after + worker.link.up_to(after);
     reconnect(worker, after, go.elsewhere, "the server asked us to reconnect".to_string());

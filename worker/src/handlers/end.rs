@@ -19,7 +19,7 @@ use crate::outbox::Entry;
 use crate::step::Effect;
 
 /// The runtime reports the end of an attempt.
-pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, facts: EndFacts) {
+pub(crate) fn on_ended(worker: &mut Worker, token: Token, exit: Exit, facts: EndFacts) {
     let Some(attempt) = worker.attempts.get(&token) else {
         return;
     };
@@ -33,11 +33,11 @@ pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, facts: EndFac
     let memory = MemoryFigures { limit, peak: facts.usage.memory_peak_bytes };
     match (&exit, stopped) {
         (Exit::NotStarted { fault: StartFailure::Host, message, .. }, None) => {
-            start_failures::start_failed(worker, token, message);
+            start_failures::record_start_failure(worker, token, message);
         }
         (Exit::Ran { .. }, _) => {
             let runtime = attempt.runtime();
-            start_failures::start_worked(worker, runtime);
+            start_failures::record_start(worker, runtime);
         }
         _ => {}
     }
@@ -45,7 +45,7 @@ pub(crate) fn ended(worker: &mut Worker, token: Token, exit: Exit, facts: EndFac
 }
 
 /// The attempt ended before this process began. A stop recorded on disk decides if it is older than the end.
-pub(crate) fn restored_end(
+pub(crate) fn report_restored_end(
     worker: &mut Worker,
     token: Token,
     exit: Exit,
@@ -60,18 +60,24 @@ pub(crate) fn restored_end(
 }
 
 /// The runtime did not start the attempt for a reason outside of the job.
-pub(crate) fn refused(worker: &mut Worker, now: Uptime, token: Token, cause: ReleaseCause, why: String) {
+pub(crate) fn on_start_refused(
+    worker: &mut Worker,
+    now: Uptime,
+    token: Token,
+    cause: ReleaseCause,
+    why: String,
+) {
     let Some(attempt) = worker.attempts.get(&token) else {
         return;
     };
     match (&attempt.stage, attempt.stop) {
         // The runtime had reported a start, so the result is unknown.
-        (Stage::Running { .. }, _) => ended(worker, token, Exit::Vanished, EndFacts::unknown(now)),
+        (Stage::Running { .. }, _) => on_ended(worker, token, Exit::Vanished, EndFacts::unknown(now)),
         (_, Some(stop)) if attempt.is_in_runtime() => {
             let verdict = crate::classify::unstarted(stop.cause);
             finish(worker, token, verdict, EndFacts::unknown(now));
         }
-        _ if attempt.is_in_runtime() => give_back(worker, token, cause, why),
+        _ if attempt.is_in_runtime() => release(worker, token, cause, why),
         _ => {}
     }
 }
@@ -105,7 +111,8 @@ pub(crate) fn close(worker: &mut Worker, token: Token, verdict: ExitVerdict, fac
     }
 }
 
-fn give_back(worker: &mut Worker, token: Token, cause: ReleaseCause, why: String) {
+/// Gives an attempt that was not started back to the server.
+fn release(worker: &mut Worker, token: Token, cause: ReleaseCause, why: String) {
     pull::release_slots(worker, token);
     worker.armed_self_fences.remove(&token);
     worker.prepared.remove(&token);
@@ -118,7 +125,7 @@ fn give_back(worker: &mut Worker, token: Token, cause: ReleaseCause, why: String
 }
 
 /// Reports up to this number are durable.
-pub(crate) fn acknowledged(worker: &mut Worker, now: Uptime, last: ReportNo) {
+pub(crate) fn on_acknowledge(worker: &mut Worker, now: Uptime, last: ReportNo) {
     let mut entries = Vec::new();
     worker.outbox.acknowledge(last, |entry| entries.extend(acknowledged_entry(entry)));
     apply_acknowledged(worker, now, entries);
@@ -126,7 +133,7 @@ pub(crate) fn acknowledged(worker: &mut Worker, now: Uptime, last: ReportNo) {
 
 /// Handles the acknowledged number in Welcome. Final reports of attempts that only wait for their output are
 /// repeated, because the server's store may have been restored from a backup.
-pub(crate) fn resume(worker: &mut Worker, now: Uptime, last: ReportNo) {
+pub(crate) fn resume_reports(worker: &mut Worker, now: Uptime, last: ReportNo) {
     let mut entries = Vec::new();
     worker.outbox.resume(last, |entry| entries.extend(acknowledged_entry(entry)));
     apply_acknowledged(worker, now, entries);
@@ -145,7 +152,7 @@ pub(crate) fn resume(worker: &mut Worker, now: Uptime, last: ReportNo) {
 }
 
 /// The output of an attempt is durable or was given up.
-pub(crate) fn output_done(worker: &mut Worker, token: Token) {
+pub(crate) fn on_output_done(worker: &mut Worker, token: Token) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };
@@ -160,7 +167,7 @@ pub(crate) fn output_done(worker: &mut Worker, token: Token) {
 
 /// The disk for unsent output is nearly full, or has room again. Attempts that only wait for their output get
 /// a shorter timeout, also if there is room again later.
-pub(crate) fn disk_is_low(worker: &mut Worker, now: Uptime, is_low: bool) {
+pub(crate) fn on_disk_is_low(worker: &mut Worker, now: Uptime, is_low: bool) {
     let was_low = mem::replace(&mut worker.disk_is_low, is_low);
     if was_low || !is_low {
         return;
@@ -193,13 +200,13 @@ fn acknowledged_entry(entry: Entry) -> Option<AcknowledgedEntry> {
 fn apply_acknowledged(worker: &mut Worker, now: Uptime, entries: Vec<AcknowledgedEntry>) {
     for entry in entries {
         match entry {
-            AcknowledgedEntry::Final(token, entry) => final_acknowledged(worker, now, token, entry),
-            AcknowledgedEntry::Starting(token) => clear(worker, token),
+            AcknowledgedEntry::Final(token, entry) => record_final_acknowledgement(worker, now, token, entry),
+            AcknowledgedEntry::Starting(token) => clear_to_start(worker, token),
         }
     }
 }
 
-fn final_acknowledged(worker: &mut Worker, now: Uptime, token: Token, entry: Box<Entry>) {
+fn record_final_acknowledgement(worker: &mut Worker, now: Uptime, token: Token, entry: Box<Entry>) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };
@@ -225,7 +232,7 @@ fn final_acknowledged(worker: &mut Worker, now: Uptime, token: Token, entry: Box
 }
 
 /// The server has stored that this attempt is about to start; it is launched when the gate is open.
-fn clear(worker: &mut Worker, token: Token) {
+fn clear_to_start(worker: &mut Worker, token: Token) {
     if let Some(attempt) = worker.attempts.get_mut(&token)
         && let Stage::AwaitingStartAck { cleared } = &mut attempt.stage
     {

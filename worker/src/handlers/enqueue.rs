@@ -15,14 +15,14 @@ use crate::core::Worker;
 use core::cmp::Reverse;
 
 /// Queues attempts while there is room, and releases the others.
-pub(crate) fn enqueue(worker: &mut Worker, now: Uptime, assignments: Vec<Assignment>) {
+pub(crate) fn on_enqueue(worker: &mut Worker, now: Uptime, assignments: Vec<Assignment>) {
     for assignment in assignments {
         let token = assignment.token;
         if let Some(known) = worker.attempts.get(&token) {
             worker.notices.status.push((token, known.phase()));
         } else if worker.outbox.is_released(token) {
             // The order was sent again before the server had the answer. The attempt may be elsewhere by now.
-        } else if worker.leaving().is_some() {
+        } else if worker.shutdown_mode().is_some() {
             worker.outbox.released(token, ReleaseCause::Draining, String::new());
         } else if !has_room(worker) {
             worker.outbox.released(token, ReleaseCause::Full, String::new());
@@ -40,7 +40,7 @@ pub(crate) fn enqueue(worker: &mut Worker, now: Uptime, assignments: Vec<Assignm
 }
 
 /// Stores definitions and queues the attempts that waited for them.
-pub(crate) fn definitions(worker: &mut Worker, definitions: Vec<Definition>) {
+pub(crate) fn on_definitions(worker: &mut Worker, definitions: Vec<Definition>) {
     for definition in definitions {
         let revision = definition.revision;
         let known = worker.definitions.insert(definition, &worker.config.policy);

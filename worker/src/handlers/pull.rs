@@ -10,9 +10,9 @@ use crate::core::Worker;
 use crate::pulls::Image;
 use crate::step::Effect;
 
-/// The image of a launched attempt is not here. Its slot goes to another one, and it waits for a pull slot. A leaving worker gives it back
+/// The image of a launched attempt is not here. Its slot goes to another one, and it waits for a pull slot. A worker that shuts down gives it back
 /// if no pull slot is free.
-pub(crate) fn image_missing(worker: &mut Worker, token: Token) {
+pub(crate) fn on_image_missing(worker: &mut Worker, token: Token) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };
@@ -24,12 +24,12 @@ pub(crate) fn image_missing(worker: &mut Worker, token: Token) {
     };
     attempt.stage = Stage::WaitingForPullSlot;
     let position = attempt.position;
-    worker.slots.give_back();
+    worker.slots.release();
     worker.armed_self_fences.remove(&token);
     worker.pulls.wait(position, token, image);
     begin_pulls(worker);
     let waits = worker.attempts.get(&token).is_some_and(Attempt::is_unstarted);
-    if waits && worker.leaving().is_some() {
+    if waits && worker.shutdown_mode().is_some() {
         worker.release(token, ReleaseCause::Draining, String::new());
     }
 }
@@ -49,7 +49,7 @@ pub(crate) fn begin_pulls(worker: &mut Worker) {
 }
 
 /// A pull advances, or failed and is repeated.
-pub(crate) fn progressed(worker: &mut Worker, token: Token, phase: Phase) {
+pub(crate) fn on_progressed(worker: &mut Worker, token: Token, phase: Phase) {
     let Phase::Pulling { percent, failures } = phase else {
         return;
     };
@@ -64,7 +64,7 @@ pub(crate) fn progressed(worker: &mut Worker, token: Token, phase: Phase) {
 }
 
 /// The image is here: the attempt waits for a slot, and its pull slot is free unless others wait for the same image.
-pub(crate) fn pulled(worker: &mut Worker, token: Token) {
+pub(crate) fn record_pulled(worker: &mut Worker, token: Token) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };
@@ -86,7 +86,7 @@ pub(crate) fn release_slots(worker: &mut Worker, token: Token) {
         Stage::Pulling { .. } => end_pull(worker, image),
         Stage::Pulled => worker.pulls.remove_ready(position, token),
         Stage::AwaitingStartAck { .. } | Stage::Launched | Stage::Prepared | Stage::Running { .. } => {
-            worker.slots.give_back();
+            worker.slots.release();
         }
         Stage::WaitingForDefinition { .. } | Stage::Waiting | Stage::Ended(_) => {}
     }

@@ -18,7 +18,7 @@ use crate::step::Effect;
 
 /// Adopts what was found at the start. The first connection is opened after that, so that all of it is
 /// reconciled.
-pub(crate) fn restored(
+pub(crate) fn on_restored(
     worker: &mut Worker,
     now: Uptime,
     attempts: Vec<Restored>,
@@ -28,12 +28,12 @@ pub(crate) fn restored(
     // An earlier process may have lost the server long before. If the time of the last contact is unknown, a
     // container with `self_fence` may have a successor already.
     worker.link.lease_from = Some(contact.unwrap_or_default().min(now));
-    surveyed(worker, now, attempts, foreign);
+    on_surveyed(worker, now, attempts, foreign);
     connect::reconnect(worker, Duration::ZERO, None, "what runs here is known".to_string());
 }
 
 /// Adopts what was found, at the start or when a silent engine answers again.
-pub(crate) fn surveyed(worker: &mut Worker, now: Uptime, attempts: Vec<Restored>, foreign: Vec<Foreign>) {
+pub(crate) fn on_surveyed(worker: &mut Worker, now: Uptime, attempts: Vec<Restored>, foreign: Vec<Foreign>) {
     worker.foreign = foreign;
     for restored in attempts {
         let token = restored.launch.token;
@@ -77,10 +77,12 @@ fn adopt(worker: &mut Worker, now: Uptime, token: Token, restored: Restored) {
         worker.armed_self_fences.insert(token);
     }
     match found {
-        Found::Running { container, at } => crate::handlers::run::started(worker, now, token, container, at),
+        Found::Running { container, at } => {
+            crate::handlers::run::on_started(worker, now, token, container, at)
+        }
         Found::Ended { exit, output, usage, at } => {
             let facts = EndFacts { output, usage, at: at.min(now) };
-            end::restored_end(worker, token, exit, stopping, facts);
+            end::report_restored_end(worker, token, exit, stopping, facts);
             return;
         }
         Found::Unstarted | Found::Unknown => {}

@@ -11,7 +11,7 @@ use crate::core::Worker;
 use crate::handlers::{pull, start_failures};
 
 /// The runtime is ready to create the container. The attempt waits for a slot if it has none, and for the gate.
-pub(crate) fn prepared(worker: &mut Worker, token: Token) {
+pub(crate) fn on_prepared(worker: &mut Worker, token: Token) {
     let Some(attempt) = worker.attempts.get_mut(&token).filter(|attempt| attempt.stop.is_none()) else {
         return;
     };
@@ -20,13 +20,13 @@ pub(crate) fn prepared(worker: &mut Worker, token: Token) {
             attempt.stage = Stage::Prepared;
             worker.prepared.insert(token);
         }
-        Stage::Pulling { .. } => pull::pulled(worker, token),
+        Stage::Pulling { .. } => pull::record_pulled(worker, token),
         _ => {}
     }
 }
 
 /// The container has started; the run timeout counts from there.
-pub(crate) fn started(worker: &mut Worker, now: Uptime, token: Token, container: String, at: Uptime) {
+pub(crate) fn on_started(worker: &mut Worker, now: Uptime, token: Token, container: String, at: Uptime) {
     let Some(attempt) = worker.attempts.get_mut(&token) else {
         return;
     };
@@ -51,11 +51,11 @@ pub(crate) fn started(worker: &mut Worker, now: Uptime, token: Token, container:
         worker.set_alarm(token, Some(at + time_left));
     }
     worker.notices.running.push(token);
-    start_failures::start_worked(worker, runtime);
+    start_failures::record_start(worker, runtime);
 }
 
 /// The engine was searched for containers of other workers; the server may order to stop some.
-pub(crate) fn update_foreign(worker: &mut Worker, foreign: Vec<Foreign>) {
+pub(crate) fn on_foreign(worker: &mut Worker, foreign: Vec<Foreign>) {
     worker.notices.foreign = !foreign.is_empty();
     worker.foreign = foreign;
 }

@@ -12,12 +12,12 @@ use crate::handlers::availability;
 use crate::step::Effect;
 
 /// A start succeeded, so earlier failures were not the host's.
-pub(crate) fn start_worked(worker: &mut Worker, runtime: RuntimeKind) {
+pub(crate) fn record_start(worker: &mut Worker, runtime: RuntimeKind) {
     worker.failed_starts.remove(&runtime);
 }
 
 /// Counts a start that failed because of the host.
-pub(crate) fn start_failed(worker: &mut Worker, token: Token, message: &str) {
+pub(crate) fn record_start_failure(worker: &mut Worker, token: Token, message: &str) {
     let Some(attempt) = worker.attempts.get(&token) else {
         return;
     };
@@ -37,7 +37,7 @@ pub(crate) fn start_failed(worker: &mut Worker, token: Token, message: &str) {
     let mut why = format!("{CANNOT_START}three starts in a row failed and a probe is tried, last: {message}");
     cut_text(&mut why);
     worker.effects.push(Effect::Probe { like, why: why.clone() });
-    availability::update(worker, runtime, Availability::Unavailable(why));
+    availability::on_availability(worker, runtime, Availability::Unavailable(why));
 }
 
 fn is_available(worker: &Worker, runtime: RuntimeKind) -> bool {

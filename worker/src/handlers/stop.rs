@@ -18,7 +18,7 @@ use crate::slots;
 use crate::step::{Effect, StopStep};
 
 /// The server asks to stop an attempt.
-pub(crate) fn cancel(worker: &mut Worker, now: Uptime, cancel: Cancel) {
+pub(crate) fn on_cancel(worker: &mut Worker, now: Uptime, cancel: Cancel) {
     let Some(attempt) = worker.attempts.get(&cancel.token) else {
         return cancel_unheld(worker, &cancel);
     };
@@ -43,7 +43,7 @@ fn cancel_unheld(worker: &mut Worker, cancel: &Cancel) {
 }
 
 /// The server recalls unstarted attempts.
-pub(crate) fn recall(worker: &mut Worker, tokens: Vec<Token>) {
+pub(crate) fn on_recall(worker: &mut Worker, tokens: Vec<Token>) {
     for token in tokens {
         let phase = worker.attempts.get(&token).map_or(Phase::Unknown, |attempt| attempt.phase());
         match phase {
@@ -68,7 +68,7 @@ pub(crate) fn supersede(worker: &mut Worker, now: Uptime, token: Token) {
 /// The runtime found that the attempt still runs after its deadline. The runtime uses the wall clock, which
 /// may have been set; if the worker has measured the run time itself, that decides
 /// (docs/design/leases-fencing-reconcile.md).
-pub(crate) fn overdue(worker: &mut Worker, now: Uptime, token: Token) {
+pub(crate) fn on_overdue(worker: &mut Worker, now: Uptime, token: Token) {
     let is_due = |attempt: &Attempt| match (&attempt.stage, attempt.time_left) {
         (Stage::Running { at, .. }, Some(time_left)) => *at + time_left <= now,
         _ => attempt.is_prepared_or_run(),

@@ -12,7 +12,7 @@ use crate::core::Worker;
 use crate::handlers::{connect, stop};
 
 /// Handles all alarms that are due.
-pub(crate) fn tick(worker: &mut Worker, now: Uptime) {
+pub(crate) fn on_tick(worker: &mut Worker, now: Uptime) {
     while let Some((at, token)) = worker.alarms.first().copied()
         && at <= now
     {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longshore_worker::Input;
-use longshore_worker::input::{Exit, Found, Leave, Restored, RuntimeEvent, StartFailure, Stopping};
+use longshore_worker::input::{Exit, Found, Restored, RuntimeEvent, ShutdownMode, StartFailure, Stopping};
 use longshore_worker::step::Launch;
 use proptest::prelude::*;
 use protocol::order::{
@@ -147,7 +147,7 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
         2 => any_token().prop_map(Input::OutputDone),
         1 => any::<bool>().prop_map(Input::DiskIsLow),
         1 => any::<bool>().prop_map(|is_full| Input::StorageFault(is_full.then(|| "no space".into()))),
-        1 => prop::sample::select(vec![Leave::Drain, Leave::Interrupt, Leave::Detach]).prop_map(Input::Leave),
+        1 => prop::sample::select(vec![ShutdownMode::Drain, ShutdownMode::Interrupt, ShutdownMode::Detach]).prop_map(Input::Shutdown),
         2 => Just(Input::Tick),
     ]
 }

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use super::Complaint;
 use super::tree::Tree;
 use crate::planted::patch::Patch;
-use crate::planted::{PLACE, REFRESH};
+use crate::planted::{DIRECTORY, REFRESH};
 
 pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     let mut numbers: BTreeMap<&str, &str> = BTreeMap::new();
-    for (file, text) in tree.files().filter(|(file, _)| file.starts_with(PLACE) && file.ends_with(".patch")) {
+    for (file, text) in
+        tree.files().filter(|(file, _)| file.starts_with(DIRECTORY) && file.ends_with(".patch"))
+    {
         let mut complain = |what: String| {
             let file = file.to_owned();
             let why = "a bug that cannot be planted is not tested, so nobody knows whether the simulation still finds it";

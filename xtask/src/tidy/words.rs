@@ -9,7 +9,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
         let mut in_tests = file.contains("/tests/");
         for (index, line) in text.lines().enumerate() {
             in_tests |= line.trim_start().starts_with("#[cfg(test)]");
-            for ban in BANS.iter().filter(|ban| ban.place.holds(file, in_tests)) {
+            for ban in BANS.iter().filter(|ban| ban.banned_in.holds(file, in_tests)) {
                 let read = if ban.in_comments { line } else { code_of(line) };
                 complaints.extend(ban.words.iter().filter(|word| has_word(read, word)).map(|word| {
                     Complaint {
@@ -28,24 +28,24 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
 
 struct Ban {
     words: &'static [&'static str],
-    place: Place,
+    banned_in: BannedIn,
     in_comments: bool,
     why: &'static str,
     instead: &'static str,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum BannedIn {
     Anywhere,
     /// In a `tests` directory.
     BlackBoxTests,
-    /// There, and behind `#[cfg(test)]`.
+    /// There, and after `#[cfg(test)]`.
     AllTests,
     /// In a pure crate without its tests, which may read files and the environment.
     PureCrates,
 }
 
-impl Place {
+impl BannedIn {
     fn holds(self, file: &str, in_tests: bool) -> bool {
         match self {
             Self::Anywhere => true,
@@ -78,42 +78,42 @@ const PURE: [&str; 3] = ["protocol/src/", "scheduler/src/", "worker/src/"];
 const BANS: [Ban; 6] = [
     Ban {
         words: &["todo!", "unimplemented!", "dbg!"],
-        place: Place::Anywhere,
+        banned_in: BannedIn::Anywhere,
         in_comments: false,
         why: "it panics, or prints into a user's log",
         instead: "finish it, or leave it out and say so in the documentation",
     },
     Ban {
         words: &["FIXME", "XXX"],
-        place: Place::Anywhere,
+        banned_in: BannedIn::Anywhere,
         in_comments: true,
         why: "readers of the code cannot act on it",
         instead: "mend it now, or state the limit in the documentation",
     },
     Ban {
         words: &["#[ignore"],
-        place: Place::Anywhere,
+        banned_in: BannedIn::Anywhere,
         in_comments: false,
         why: "a test that does not run proves nothing",
         instead: "let it check for what it needs (LONGSHORE_TEST_DOCKER) and run, or remove it",
     },
     Ban {
         words: &["thread::sleep"],
-        place: Place::AllTests,
+        banned_in: BannedIn::AllTests,
         in_comments: true,
         why: "it is too short on a slow machine and wasted on a fast one",
         instead: "wait for the event itself, with a deadline around it",
     },
     Ban {
         words: &["time::sleep"],
-        place: Place::BlackBoxTests,
+        banned_in: BannedIn::BlackBoxTests,
         in_comments: true,
         why: "it is too short on a slow machine and wasted on a fast one",
         instead: "wait for the event itself, with a deadline around it",
     },
     Ban {
         words: &["std::time", "std::thread", "std::net", "std::fs", "std::env", "std::process", "tokio"],
-        place: Place::PureCrates,
+        banned_in: BannedIn::PureCrates,
         in_comments: false,
         why: "code that reads a clock, waits, or does I/O cannot be replayed from its inputs",
         instead: "take the value as an argument, or return an effect; `core::time::Duration` is no clock",

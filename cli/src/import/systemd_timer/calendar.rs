@@ -116,7 +116,7 @@ fn component(text: &str, from: u32, to: u32) -> Result<String, String> {
         let (values, step) = match part.split_once('/') {
             Some((values, step)) => {
                 let step = step.parse::<u32>().ok().filter(|step| *step > 0);
-                (values, Some(step.ok_or_else(|| format!("\"{part}\" has no whole number behind /"))?))
+                (values, Some(step.ok_or_else(|| format!("\"{part}\" has no whole number after /"))?))
             }
             None => (part, None),
         };

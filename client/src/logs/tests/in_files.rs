@@ -222,7 +222,7 @@ async fn bytes_missing_in_the_log_are_a_gap_before_the_replay() {
             output.logs.follow(token(1), &output.dir, 0, &[]).expect("followed");
         }
         output.dir.record_replayed(replayed).expect("kept");
-        output.logs.replaying(token(1), replayed);
+        output.logs.set_replayed(token(1), replayed);
         output.write(Stream::Stdout, b"\0\0\0replayed");
         output.logs.follow(token(1), &output.dir, 0, &[]).expect("followed");
         output.logs.finish(token(1), stdout(15));

@@ -19,7 +19,7 @@ use protocol::report::ReleaseCause;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::DockerContext;
+use super::DockerState;
 use super::cli::CallError;
 use super::real_path::{real_socket, real_source};
 
@@ -89,7 +89,7 @@ type Resolved = HashMap<PathBuf, Result<PathBuf, String>>;
 /// The path could not be resolved in time.
 struct LookupTimeout(PathBuf);
 
-impl DockerContext {
+impl DockerState {
     /// Checks the policy and returns the mounts with resolved sources.
     ///
     /// # Errors

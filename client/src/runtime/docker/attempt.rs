@@ -30,7 +30,7 @@ use self::outcome::{
     AttemptOutcome, NotRun, command_line, end_without_image, name_delay, not_started, unavailable,
     wants_another_image,
 };
-use super::DockerContext;
+use super::DockerState;
 use super::cli::{self, CallError, RunError};
 use super::container::Container;
 use super::images::{self, PullError};
@@ -114,20 +114,20 @@ impl Attempt {
     }
 
     /// `true` if the stop came before the end. Both are wall-clock times, the end by the engine's clock.
-    fn was_stopping(&self, shared: &DockerContext, container: &Container) -> bool {
+    fn was_stopping(&self, docker: &DockerState, container: &Container) -> bool {
         let stopping = *self.stopping.borrow();
         let came_before =
-            |finished| stopping.is_some_and(|stop| finished >= shared.engine.skew.of_engine(stop.at.utc));
+            |finished| stopping.is_some_and(|stop| finished >= docker.engine.skew.of_engine(stop.at.utc));
         container.finished().map_or(stopping.is_some(), came_before)
     }
 
     /// End of the container by the monotonic clock, and before a later stop. If the wall clock was set since, both may seem to lie before
     /// the machine's boot.
-    fn ended_at(&self, shared: &DockerContext, container: &Container) -> Uptime {
+    fn ended_at(&self, docker: &DockerState, container: &Container) -> Uptime {
         let now = clock::now();
-        let at = container.ended_at(shared.engine.skew.engine(now));
+        let at = container.ended_at(docker.engine.skew.engine(now));
         let late_stop =
-            self.stopping.borrow().filter(|_| !self.was_stopping(shared, container)).map(|it| it.at);
+            self.stopping.borrow().filter(|_| !self.was_stopping(docker, container)).map(|it| it.at);
         let late_stop = late_stop.or_else(|| self.late_stop_at.get().copied());
         late_stop.map_or(at, |stop| at.min(stop.just_before(now)))
     }
@@ -147,13 +147,13 @@ impl Attempt {
     }
 
     /// Runs it from the beginning to the end.
-    pub(super) async fn run(&self, shared: &Arc<DockerContext>, membership: Membership) {
-        let end = self.start_and_wait(shared, membership).await;
-        self.report_end(shared, end).await;
+    pub(super) async fn run(&self, docker: &Arc<DockerState>, membership: Membership) {
+        let end = self.start_and_wait(docker, membership).await;
+        self.report_end(docker, end).await;
     }
 
     /// Watches an attempt of an earlier process to the end.
-    pub(super) async fn watch(&self, shared: &Arc<DockerContext>) {
+    pub(super) async fn watch(&self, docker: &Arc<DockerState>) {
         let watcher = *self.watcher();
         let has_cli = watcher.is_some() || self.is_being_written().await;
         let written = async {
@@ -162,16 +162,16 @@ impl Attempt {
                 self.watcher().take();
             }
             while self.is_being_written().await {
-                sleep(LOOK_FOR_END).await;
+                sleep(END_POLL_INTERVAL).await;
             }
         };
         // An adopted container may have started long ago, and no event reports that again.
         tokio::select! {
             () = written => {}
-            () = self.look_for_start(shared) => {}
+            () = self.poll_for_start(docker) => {}
         }
         let cli_exit = if has_cli { CliExit::Observed } else { CliExit::Unknown };
-        let end = match self.determine_end(shared, cli_exit).await {
+        let end = match self.determine_end(docker, cli_exit).await {
             Conclusion::Ended(end) => end,
             // An earlier process got no further. That counts against neither the job nor the worker.
             Conclusion::NeverStarted(why) | Conclusion::NameTaken(why) => {
@@ -183,7 +183,7 @@ impl Attempt {
             // A container may have been made, have run and have been removed.
             Conclusion::Retry(_) => AttemptOutcome::Ended { exit: Exit::Vanished, at: clock::now().up },
         };
-        self.report_end(shared, end).await;
+        self.report_end(docker, end).await;
     }
 
     /// `true` if no CLI was ever started for it.
@@ -193,10 +193,10 @@ impl Attempt {
     }
 
     /// Determines the end during a survey; unknown if that takes longer than the survey may. The survey finishes the output.
-    pub(super) async fn conclude(&self, shared: &Arc<DockerContext>, until: Instant) -> worker::input::Found {
-        match tokio::time::timeout_at(until, self.determine_end(shared, CliExit::Unknown)).await {
+    pub(super) async fn conclude(&self, docker: &Arc<DockerState>, until: Instant) -> worker::input::Found {
+        match tokio::time::timeout_at(until, self.determine_end(docker, CliExit::Unknown)).await {
             Ok(Conclusion::Ended(AttemptOutcome::Ended { exit, at })) => {
-                let (output, usage) = self.record_end(shared, &exit, at).await;
+                let (output, usage) = self.record_end(docker, &exit, at).await;
                 self.ended.send_replace(true);
                 worker::input::Found::Ended { exit, output, usage, at }
             }
@@ -211,23 +211,23 @@ impl Attempt {
     }
 
     /// The container by `docker inspect`, as soon as the engine answers.
-    async fn inspect(&self, shared: &DockerContext) -> Option<Container> {
+    async fn inspect(&self, docker: &DockerState) -> Option<Container> {
         loop {
-            shared.engine.health.wait_until_up().await;
-            match shared.engine.inspect(&[&self.name]).await {
+            docker.engine.health.wait_until_up().await;
+            match docker.engine.inspect(&[&self.name]).await {
                 Ok(found) => return found.into_iter().next(),
                 Err(error) => {
                     tracing::warn!(attempt = %self.token(), error = error_chain(&error), "cannot inspect the container; trying again")
                 }
             }
-            sleep(LOOK_AGAIN).await;
+            sleep(INSPECT_RETRY_INTERVAL).await;
         }
     }
 
-    async fn start_and_wait(&self, shared: &Arc<DockerContext>, membership: Membership) -> AttemptOutcome {
+    async fn start_and_wait(&self, docker: &Arc<DockerState>, membership: Membership) -> AttemptOutcome {
         let (mut tries, mut name_tries, mut problem) = (0, 0, String::new());
         while tries < TRIES {
-            match self.try_start(shared, membership).await {
+            match self.try_start(docker, membership).await {
                 Err(outcome) => return outcome,
                 Ok(NotRun::NameTaken(_)) if name_tries < NAME_TRIES => {
                     sleep(name_delay(name_tries)).await;
@@ -253,7 +253,7 @@ impl Attempt {
     /// The outcome of the attempt, if it is over.
     async fn try_start(
         &self,
-        shared: &Arc<DockerContext>,
+        docker: &Arc<DockerState>,
         membership: Membership,
     ) -> Result<NotRun, AttemptOutcome> {
         let wrong_definition = |why: String| not_started(StartFailure::Definition, why);
@@ -266,32 +266,32 @@ impl Attempt {
             biased;
             _ = stopping.wait_for(Option::is_some) => return Err(stopped()),
             () = self.withdrawn.notified() => return Err(AttemptOutcome::Withdrawn),
-            image = self.ensure_image(shared) => image,
+            image = self.ensure_image(docker) => image,
         };
         image.map_err(|error| match error {
             PullError::Failed(failure) => end_without_image(failure),
             PullError::Engine(error) => unavailable(&error),
         })?;
-        self.progress(shared, Phase::Starting);
-        let (launch, gives_gpus) = self.complete_launch(shared).await?;
-        if !self.start_permit.request(self.token(), &shared.events, &self.stopping).await {
+        self.progress(docker, Phase::Starting);
+        let (launch, gives_gpus) = self.complete_launch(docker).await?;
+        if !self.start_permit.request(self.token(), &docker.events, &self.stopping).await {
             return Err(stopped());
         }
         // The deadline counts from here.
         let line = command_line(&launch, membership, gives_gpus)
             .map_err(|invalid| wrong_definition(invalid.to_string()))?;
         let before = self.lengths().await;
-        let code = self.run_cli(shared, &line).await.map_err(|error| match error {
+        let code = self.run_cli(docker, &line).await.map_err(|error| match error {
             RunError::Call(error) => unavailable(&error),
             error @ RunError::CommandLine(_) => wrong_definition(error_chain(&error)),
         })?;
         let cli_exit = self.cli_exit(code, before).await;
-        let why = match self.determine_end(shared, cli_exit).await {
+        let why = match self.determine_end(docker, cli_exit).await {
             Conclusion::NameTaken(why) => return Ok(NotRun::NameTaken(why)),
             Conclusion::Retry(why) | Conclusion::NeverStarted(why) => why,
             Conclusion::Ended(end) => {
                 let why = wants_another_image(end)?;
-                shared.images.forget(&self.launch.spec);
+                docker.images.forget(&self.launch.spec);
                 why
             }
         };
@@ -302,17 +302,13 @@ impl Attempt {
     }
 
     /// Runs the CLI and returns its exit code; `None` if it was killed.
-    async fn run_cli(
-        &self,
-        shared: &Arc<DockerContext>,
-        line: &CommandLine,
-    ) -> Result<Option<i32>, RunError> {
+    async fn run_cli(&self, docker: &Arc<DockerState>, line: &CommandLine) -> Result<Option<i32>, RunError> {
         let dir = self.dir.clone();
         let outputs = try_blocking(move || Ok((dir.claim_output()?, dir.output(Stream::Stderr)?))).await;
         let (stdout, stderr) = outputs.map_err(CallError::Unreachable)?;
-        let mut child = shared.engine.cli.run(line, stdout, stderr).inspect_err(|error| {
+        let mut child = docker.engine.cli.run(line, stdout, stderr).inspect_err(|error| {
             if let RunError::Call(error) = error {
-                shared.engine.note(error);
+                docker.engine.mark_unreachable(error);
             }
         })?;
         if let Some(pid) = child.id().and_then(process_id::identify) {
@@ -324,7 +320,7 @@ impl Attempt {
             tokio::select! {
                 status = child.wait() => break status.ok().and_then(|it| it.code()),
                 // Events report a start at once; without them it is found by polling.
-                () = self.look_for_start(shared) => {}
+                () = self.poll_for_start(docker) => {}
             }
         };
         self.watcher().take();
@@ -344,31 +340,31 @@ impl Attempt {
         }
     }
 
-    async fn report_end(&self, shared: &Arc<DockerContext>, end: AttemptOutcome) {
+    async fn report_end(&self, docker: &Arc<DockerState>, end: AttemptOutcome) {
         match end {
             AttemptOutcome::Withdrawn => drop(self.ended.send_replace(true)),
             AttemptOutcome::Refused { cause, why } => {
                 let dir = self.dir.clone();
                 super::run_blocking(move || dir.remove()).await;
-                shared.registry.untrack(self.token());
+                docker.registry.untrack(self.token());
                 self.ended.send_replace(true);
-                shared.send_event(RuntimeEvent::Refused { token: self.token(), cause, why });
+                docker.send_event(RuntimeEvent::Refused { token: self.token(), cause, why });
             }
             AttemptOutcome::Ended { exit, at } => {
-                let (output, usage) = self.record_end(shared, &exit, at).await;
+                let (output, usage) = self.record_end(docker, &exit, at).await;
                 self.ended.send_replace(true);
-                self.output(shared).finish(output).await;
-                shared.send_event(RuntimeEvent::Ended { token: self.token(), exit, output, usage, at });
+                self.output(docker).finish(output).await;
+                docker.send_event(RuntimeEvent::Ended { token: self.token(), exit, output, usage, at });
             }
         }
     }
 
     /// Records the end before it is reported.
-    async fn record_end(&self, shared: &DockerContext, exit: &Exit, at: Uptime) -> (OutputLengths, Usage) {
+    async fn record_end(&self, docker: &DockerState, exit: &Exit, at: Uptime) -> (OutputLengths, Usage) {
         let now = clock::now();
         let output =
             if self.started.get().is_some() { self.output_lengths().await } else { OutputLengths::default() };
-        let (dir, seen) = (self.dir.clone(), shared.forget_usage(self.token()));
+        let (dir, seen) = (self.dir.clone(), docker.forget_usage(self.token()));
         let (exit, at) = (exit.clone(), RecordedInstant::of_uptime(at, now));
         let record = move || {
             // An earlier process may have seen more of it.
@@ -391,7 +387,7 @@ const TRIES: u32 = 3;
 const NAME_TRIES: u32 = 12;
 
 /// Pause between two looks at a changing container, or at an engine that answers badly.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const INSPECT_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Pause between two checks of a CLI whose process is not recorded. A check is three system calls.
-const LOOK_FOR_END: Duration = Duration::from_millis(100);
+const END_POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -95,17 +95,17 @@ impl EngineClient {
         loop {
             self.health.wait_until_up().await;
             let before = clock::now();
-            let answer = self.cli.call(["info", "--format", "{{.SystemTime}}"], ANSWER_LIMIT).await;
+            let answer = self.cli.call(["info", "--format", "{{.SystemTime}}"], CLOCK_ANSWER_TIMEOUT).await;
             if let Some(time) = answer.ok().and_then(|it| skew::instant(&it.stdout)) {
                 self.skew.add_sample(before, time, clock::now());
             }
-            tokio::time::sleep(ASK_EVERY).await;
+            tokio::time::sleep(CLOCK_POLL_INTERVAL).await;
         }
     }
 }
 
 /// An answer costs some 50 ms of CPU; two clocks drift apart by a few milliseconds meanwhile.
-const ASK_EVERY: Duration = Duration::from_secs(60);
+const CLOCK_POLL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A slower answer says little about the time.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+const CLOCK_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

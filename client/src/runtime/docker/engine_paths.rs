@@ -12,7 +12,7 @@ use protocol::container::Volume;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
-use super::DockerContext;
+use super::DockerState;
 use super::cli::CallError;
 use crate::secrets::SecretDirs;
 
@@ -76,7 +76,7 @@ impl OwnContainer {
     }
 }
 
-impl DockerContext {
+impl DockerState {
     /// The path under which the engine sees a file or directory of the worker; `None` if it does not see it.
     ///
     /// # Errors

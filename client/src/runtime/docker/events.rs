@@ -8,7 +8,7 @@ use protocol::{Nonce, Now, Uptime};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::DockerContext;
+use super::DockerState;
 use super::cli::{CallError, CallOutput};
 use super::container::Container;
 use super::engine::EngineClient;
@@ -37,47 +37,47 @@ struct Actor {
 
 /// Listens as long as the membership holds, for a limited time at once. The program outlives a killed worker and would only end at its next
 /// event, which may never come. Each time range begins at the end of the one before.
-pub(super) async fn listen(shared: Arc<DockerContext>, membership: Membership) {
-    let mut since = shared.engine.now_seconds();
+pub(super) async fn listen(docker: Arc<DockerState>, membership: Membership) {
+    let mut since = docker.engine.now_seconds();
     loop {
-        shared.engine.health.wait_until_up().await;
-        if shared.registry.membership() != Some(membership) {
+        docker.engine.health.wait_until_up().await;
+        if docker.registry.membership() != Some(membership) {
             return;
         }
-        let until = shared.engine.now_seconds() + LISTEN_SECONDS;
+        let until = docker.engine.now_seconds() + LISTEN_SECONDS;
         // The clock may have stepped back.
         since = since.min(until);
-        let listening = listen_until(&shared, membership, since, until);
+        let listening = listen_until(&docker, membership, since, until);
         let limit = Duration::from_secs(LISTEN_SECONDS.unsigned_abs()) + OVERTIME;
         // A stuck engine ignores the time range.
         let _ = tokio::time::timeout(limit, listening).await;
-        if shared.engine.now_seconds() >= until {
+        if docker.engine.now_seconds() >= until {
             since = until;
             continue;
         }
         // The call ends when the daemon does: that is the first sign of it.
-        if let Err(error) = shared.engine.ping().await {
+        if let Err(error) = docker.engine.ping().await {
             tracing::warn!(%error, "docker events ended and the engine does not answer");
         }
         tokio::time::sleep(LISTEN_AGAIN).await;
     }
 }
 
-async fn listen_until(shared: &Arc<DockerContext>, membership: Membership, since: i64, until: i64) {
+async fn listen_until(docker: &Arc<DockerState>, membership: Membership, since: i64, until: i64) {
     let cluster = format!("label=longshore.cluster={}", membership.cluster);
     let worker = format!("label=longshore.worker={}", membership.worker);
     let filters = [&cluster, &worker, "event=start", "event=oom"].map(|it| ["--filter", it]);
     let (since, until) = (since.to_string(), until.to_string());
     let options = ["events", "--format", "{{json .}}", "--since", &since, "--until", &until];
     let args = options.into_iter().chain(filters.into_iter().flatten());
-    let Ok(mut child) = shared.engine.cli.spawn(args) else { return };
+    let Ok(mut child) = docker.engine.cli.spawn(args) else { return };
     let Some(stdout) = child.stdout.take() else { return };
     // Its standard error is not read; a closed pipe does not block it.
     drop(child.stderr.take());
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         if let Ok(event) = serde_json::from_str::<Event>(&line) {
-            handle_event(shared, &event);
+            handle_event(docker, &event);
         }
     }
 }
@@ -212,16 +212,16 @@ fn lacks_end(events: &str, id: &str) -> bool {
     events.lines().count() < REMEMBERED && !has_event(events, "die ", id)
 }
 
-fn handle_event(shared: &Arc<DockerContext>, event: &Event) {
-    let Some(attempt) = event.name().and_then(|name| shared.registry.attempt_by_name(name)) else { return };
+fn handle_event(docker: &Arc<DockerState>, event: &Event) {
+    let Some(attempt) = event.name().and_then(|name| docker.registry.attempt_by_name(name)) else { return };
     if event.nonce() != Some(attempt.token().nonce) {
         return; // The name is taken by a container of another attempt.
     }
     match event.action.as_str() {
         "start" => {
-            let (own, id, at) = (Arc::clone(shared), event.actor.id.clone(), event.at(shared.engine.now()));
+            let (own, id, at) = (Arc::clone(docker), event.actor.id.clone(), event.at(docker.engine.now()));
             // The disk may be slow, and the events of other attempts do not wait for it.
-            shared.spawn(async move { attempt.report_start(&own, &id, at).await });
+            docker.spawn(async move { attempt.report_start(&own, &id, at).await });
         }
         "oom" => attempt.mark_oom(),
         _ => {}

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use protocol::Token;
 
-use super::DockerContext;
+use super::DockerState;
 use super::cli::CallError;
 use super::container::{Container, Lifecycle};
 use crate::error_chain::error_chain;
@@ -27,28 +27,28 @@ impl UnmanagedRemovals {
 }
 
 /// Stops and removes the container, unless that is under way.
-pub(super) async fn remove(shared: Arc<DockerContext>, token: Token, membership: Membership) {
-    if !shared.registry.unmanaged_removals.in_progress().insert(token) {
+pub(super) async fn remove(docker: Arc<DockerState>, token: Token, membership: Membership) {
+    if !docker.registry.unmanaged_removals.in_progress().insert(token) {
         return;
     }
     let name = token.container_name(membership.cluster);
-    if let Err(error) = try_once(&shared, &name, token, membership).await {
+    if let Err(error) = try_once(&docker, &name, token, membership).await {
         tracing::warn!(
             container = name,
             error = error_chain(&error),
             "cannot remove a container of another worker yet; the server will ask again"
         );
     }
-    shared.registry.unmanaged_removals.in_progress().remove(&token);
+    docker.registry.unmanaged_removals.in_progress().remove(&token);
 }
 
 async fn try_once(
-    shared: &DockerContext,
+    docker: &DockerState,
     name: &str,
     token: Token,
     membership: Membership,
 ) -> Result<(), CallError> {
-    let Some(container) = shared.engine.inspect(&[name]).await?.into_iter().next() else { return Ok(()) };
+    let Some(container) = docker.engine.inspect(&[name]).await?.into_iter().next() else { return Ok(()) };
     if !belongs_to_other_worker(&container, token, membership) {
         tracing::error!(
             container = name,
@@ -61,13 +61,13 @@ async fn try_once(
     }
     if container.lifecycle() == Lifecycle::Running {
         // The container carries its own grace.
-        let answer = shared.engine.cli.call(["stop", "--", name], STOP_LIMIT).await?;
+        let answer = docker.engine.cli.call(["stop", "--", name], STOP_LIMIT).await?;
         if !answer.ok {
             return Err(CallError::Unreachable(answer.error_line()));
         }
     }
     tracing::info!(container = name, "removing a container of a worker that is gone");
-    shared.engine.remove_now(name).await;
+    docker.engine.remove_now(name).await;
     Ok(())
 }
 

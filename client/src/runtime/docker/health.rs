@@ -114,7 +114,7 @@ impl Health {
                 && facts.reported.as_ref() != Some(&now)
             {
                 facts.reported = Some(now.clone());
-                // The receiver is gone: the worker is leaving.
+                // The receiver is gone: the worker is shutting down.
                 let _ = self.events.send(RuntimeEvent::Availability(RuntimeKind::Docker, now));
             }
             news

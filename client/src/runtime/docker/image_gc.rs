@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use worker::image_gc::{DiskUse, ImageGc, MIN_AGE, PulledImage, Watermarks};
 
-use super::DockerContext;
+use super::DockerState;
 use super::cli::{CallError, CallOutput};
 use super::images::{PulledRecord, familiar};
 use crate::clock;
@@ -58,7 +58,7 @@ impl WantedImages {
         (Self(ask), questions)
     }
 
-    /// `None` if the worker is leaving.
+    /// `None` if the worker is shutting down.
     async fn get(&self) -> Option<BTreeSet<String>> {
         let (question, answer) = oneshot::channel();
         self.0.send(question).await.ok()?;
@@ -74,17 +74,17 @@ fn measure(path: &Path) -> Option<DiskUse> {
 }
 
 /// Looks at the disk from time to time, for ever.
-pub(super) async fn run(shared: Arc<DockerContext>, settings: ImageGcSettings) {
+pub(super) async fn run(docker: Arc<DockerState>, settings: ImageGcSettings) {
     let (high, low) = (settings.watermarks.high(), settings.watermarks.low());
     let gc = ImageGc::new(settings.watermarks, settings.min_age);
-    let mut cleaner = Cleaner { shared, settings, gc, root: None, refused: HashMap::new(), problem: None };
+    let mut cleaner = Cleaner { docker, settings, gc, root: None, refused: HashMap::new(), problem: None };
     tracing::info!(
         high,
         low,
         "images that this worker has pulled are removed when the engine's disk is full"
     );
     loop {
-        cleaner.shared.engine.health.wait_until_up().await;
+        cleaner.docker.engine.health.wait_until_up().await;
         let problem = cleaner.look().await.err();
         if let Some(problem) = problem.as_ref().filter(|it| cleaner.problem.as_ref() != Some(it)) {
             tracing::warn!("{problem}");
@@ -96,7 +96,7 @@ pub(super) async fn run(shared: Arc<DockerContext>, settings: ImageGcSettings) {
 
 /// The clean-up of one engine.
 struct Cleaner {
-    shared: Arc<DockerContext>,
+    docker: Arc<DockerState>,
     settings: ImageGcSettings,
     gc: ImageGc,
     /// The engine's data directory, once it is known.
@@ -132,7 +132,7 @@ impl Cleaner {
 
     async fn disk_use(&mut self) -> Result<DiskUse, String> {
         if self.root.is_none() {
-            let answer = self.shared.engine.call(["info", "--format", "{{.DockerRootDir}}"]).await;
+            let answer = self.docker.engine.call(["info", "--format", "{{.DockerRootDir}}"]).await;
             let answer = answer.map_err(|error| unlisted(&error))?;
             let root = answer.stdout.trim();
             if !answer.ok || root.is_empty() {
@@ -167,7 +167,7 @@ impl Cleaner {
     /// The pulled images that are still there. Records of others are dropped.
     async fn images(&mut self) -> Result<Vec<(EngineImage, PulledImage)>, String> {
         self.refused.retain(|_, at| at.elapsed() < ASK_AGAIN);
-        let records = self.shared.images.pulled.all();
+        let records = self.docker.images.pulled.all();
         let found = self.inspect(&records).await.map_err(|error| unlisted(&error))?;
         let in_use = self.in_use().await.map_err(|error| unlisted(&error))?;
         // Asked last: an attempt that came meanwhile is among them.
@@ -189,9 +189,9 @@ impl Cleaner {
         let mut found = Vec::new();
         for ids in ids.chunks(INSPECT_MAX) {
             let args = ["image", "inspect", "--format", IMAGE_FORMAT, "--"].into_iter();
-            let answer = self.shared.engine.call(args.chain(ids.iter().copied())).await?;
+            let answer = self.docker.engine.call(args.chain(ids.iter().copied())).await?;
             for id in ids.iter().filter(|id| says_no_image(&answer, id)) {
-                self.shared.images.pulled.remove(id);
+                self.docker.images.pulled.remove(id);
             }
             found.extend(answer.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()));
         }
@@ -200,7 +200,7 @@ impl Cleaner {
 
     /// Ids of the images that containers have, of anybody and in any state.
     async fn in_use(&self) -> Result<HashSet<String>, CallError> {
-        let engine = &self.shared.engine;
+        let engine = &self.docker.engine;
         let listed = engine.call(["ps", "-a", "--no-trunc", "--format", "{{.ID}}"]).await?;
         if !listed.ok {
             return Err(CallError::Unreachable(listed.error_line()));
@@ -230,7 +230,7 @@ impl Cleaner {
             Some(asked) => asked.get().await?,
             None => BTreeSet::new(),
         };
-        wanted.extend(self.shared.registry.wanted_images());
+        wanted.extend(self.docker.registry.wanted_images());
         Some(wanted)
     }
 
@@ -240,14 +240,14 @@ impl Cleaner {
     /// # Errors
     /// The engine is unreachable.
     async fn remove(&mut self, image: &EngineImage, disk: DiskUse) -> Result<(), String> {
-        let (shared, id) = (&self.shared, image.id.as_str());
+        let (docker, id) = (&self.docker, image.id.as_str());
         // From here on, an attempt looks for the image itself.
-        shared.images.forget_id(id);
+        docker.images.forget_id(id);
         let tags = image.tags.iter().flatten().map(String::as_str);
         let names: Vec<&str> = tags.clone().collect();
         let args = ["image", "rm", "--no-prune", "--"].into_iter().chain(tags.skip(1)).chain([id]);
         let (size, used_percent) = (image.size, disk.percent());
-        match shared.engine.cli.call(args, REMOVE_LIMIT).await {
+        match docker.engine.cli.call(args, REMOVE_LIMIT).await {
             Ok(answer) if answer.ok || says_no_image(&answer, id) => {
                 tracing::info!(
                     image = id,
@@ -256,8 +256,8 @@ impl Cleaner {
                     used_percent,
                     "removed an image: the engine's disk is full"
                 );
-                shared.images.pulled.remove(id);
-                shared.images.pulled.save().await;
+                docker.images.pulled.remove(id);
+                docker.images.pulled.save().await;
             }
             Ok(answer) => {
                 let error = answer.error_line();
@@ -280,7 +280,7 @@ impl Cleaner {
                 self.refused.insert(id.to_owned(), Instant::now());
             }
             Err(error) => {
-                shared.engine.note(&error);
+                docker.engine.mark_unreachable(&error);
                 return Err(format!("--image-gc: cannot remove an image: {error}"));
             }
         }
@@ -292,7 +292,7 @@ impl Cleaner {
     /// # Errors
     /// The engine is unreachable.
     async fn tag_again(&self, id: &str, tag: &str) -> Result<(), String> {
-        let engine = &self.shared.engine;
+        let engine = &self.docker.engine;
         let unreachable = |error| format!("--image-gc: cannot give an image its tag {tag} back: {error}");
         let present = engine.call(["image", "inspect", "--format", "{{.Id}}", "--", tag]).await;
         if present.map_err(unreachable)?.ok {

@@ -22,7 +22,7 @@ use self::layers::Layers;
 use self::outages::Outages;
 use self::progress::PullProgress;
 pub(super) use self::pulled::{PulledImages, PulledRecord, familiar};
-use super::DockerContext;
+use super::DockerState;
 use super::cli::CallError;
 use super::engine_location::config_directory;
 use super::pull_config::PullConfig;
@@ -88,14 +88,14 @@ impl Images {
     /// A cancelled pull is killed; the engine keeps its complete layers.
     pub(super) async fn ensure(
         &self,
-        shared: &DockerContext,
+        docker: &DockerState,
         spec: &ContainerSpec,
         login: Option<&RegistryLogin>,
         permit: impl Future<Output = ()> + Send,
         pulling: impl Fn(Phase) + Send,
     ) -> Result<(), PullError> {
         let wanted: PlatformImage = (spec.image.clone(), spec.platform.clone());
-        if spec.pull_policy != PullPolicy::Always && self.is_there(shared, &wanted).await? {
+        if spec.pull_policy != PullPolicy::Always && self.is_there(docker, &wanted).await? {
             return Ok(());
         }
         if spec.pull_policy == PullPolicy::Never {
@@ -106,22 +106,22 @@ impl Images {
             return Err(PullError::Failed(PullFailure { fault, problem }));
         }
         let queue = self.queue(&wanted);
-        self.share_outage(shared, (&wanted, login), &queue)?;
+        self.share_outage(docker, (&wanted, login), &queue)?;
         permit.await;
-        self.share_outage(shared, (&wanted, login), &queue)?;
-        let pull = self.pull_in_order(shared, (spec, login), &wanted, &queue);
+        self.share_outage(docker, (&wanted, login), &queue)?;
+        let pull = self.pull_in_order(docker, (spec, login), &wanted, &queue);
         queue.progress.report_while(pulling, pull).await
     }
 
     /// Fails while the registry of this image is away and need not be asked for this attempt too.
     fn share_outage(
         &self,
-        shared: &DockerContext,
+        docker: &DockerState,
         wanted: WantedImage<'_>,
         queue: &PullQueue,
     ) -> Result<(), PullError> {
         let is_asked = || queue.last.try_lock().is_err() && !queue.progress.has_begun();
-        let failure = self.outages.shared(wanted, shared.config.outage_shared_for, is_asked);
+        let failure = self.outages.shared(wanted, docker.config.outage_shared_for, is_asked);
         failure.map_or(Ok(()), |failure| Err(PullError::Failed(failure)))
     }
 
@@ -142,7 +142,7 @@ impl Images {
         self.seen().retain(|_, seen| seen.id != id);
     }
 
-    async fn is_there(&self, shared: &DockerContext, wanted: &PlatformImage) -> Result<bool, CallError> {
+    async fn is_there(&self, docker: &DockerState, wanted: &PlatformImage) -> Result<bool, CallError> {
         let seen = self.seen().get(wanted).filter(|it| it.at.elapsed() < TRUSTED_FOR).map(|it| it.id.clone());
         if let Some(id) = seen {
             self.pulled.touch(&id, clock::now().utc);
@@ -151,7 +151,7 @@ impl Images {
         let (image, platform) = wanted;
         let format =
             if platform.is_some() { "{{.Id}} {{.Os}}/{{.Architecture}}/{{.Variant}}" } else { "{{.Id}}" };
-        let answer = shared.engine.call(["image", "inspect", "--format", format, "--", image]).await?;
+        let answer = docker.engine.call(["image", "inspect", "--format", format, "--", image]).await?;
         let said = answer.stdout.trim();
         let (id, its_platform) = said.split_once(' ').unwrap_or((said, ""));
         let is_there = answer.ok && platform.as_ref().is_none_or(|it| fits(it, its_platform));
@@ -163,20 +163,20 @@ impl Images {
     }
 
     /// Records a pull for the clean-up of images; returns the id of the image, or nothing if the engine does not say it.
-    async fn record_pull(&self, shared: &DockerContext, wanted: &PlatformImage) -> String {
-        let answer = shared.engine.call(["image", "inspect", "--format", "{{.Id}}", "--", &wanted.0]).await;
+    async fn record_pull(&self, docker: &DockerState, wanted: &PlatformImage) -> String {
+        let answer = docker.engine.call(["image", "inspect", "--format", "{{.Id}}", "--", &wanted.0]).await;
         let id = answer.ok().filter(|it| it.ok).map(|it| it.stdout.trim().to_owned()).unwrap_or_default();
         if !id.is_empty() {
             self.pulled.add(&id, &wanted.0, clock::now().utc);
             let pulled = Arc::clone(&self.pulled);
-            shared.spawn(async move { pulled.save().await });
+            docker.spawn(async move { pulled.save().await });
         }
         id
     }
 
     async fn pull_in_order(
         &self,
-        shared: &DockerContext,
+        docker: &DockerState,
         (spec, login): (&ContainerSpec, Option<&RegistryLogin>),
         wanted: &PlatformImage,
         queue: &PullQueue,
@@ -187,10 +187,10 @@ impl Images {
             return Err(PullError::Failed(last.0.clone()));
         }
         // Another attempt may have pulled it meanwhile.
-        if spec.pull_policy != PullPolicy::Always && self.is_there(shared, wanted).await? {
+        if spec.pull_policy != PullPolicy::Always && self.is_there(docker, wanted).await? {
             return Ok(());
         }
-        let pulled = self.pull(shared, (wanted, login), spec.pull_timeout, &queue.progress).await;
+        let pulled = self.pull(docker, (wanted, login), spec.pull_timeout, &queue.progress).await;
         if let Err(PullError::Failed(failure)) = &pulled {
             *last = (failure.clone(), login.cloned());
             queue.failures.fetch_add(1, Ordering::Release);
@@ -200,7 +200,7 @@ impl Images {
 
     async fn pull(
         &self,
-        shared: &DockerContext,
+        docker: &DockerState,
         (wanted, login): WantedImage<'_>,
         limit: Duration,
         progress: &PullProgress,
@@ -210,7 +210,7 @@ impl Images {
         let mut tries = 0;
         loop {
             let began = Instant::now();
-            let failure = match self.pull_once(shared, (wanted, login), limit, progress).await {
+            let failure = match self.pull_once(docker, (wanted, login), limit, progress).await {
                 Err(PullError::Failed(failure)) => failure,
                 pulled => return pulled,
             };
@@ -218,12 +218,12 @@ impl Images {
             if failure.fault == PullFault::Registry {
                 // The server pauses, and other jobs have the place and the pull slot meanwhile.
                 let failure =
-                    self.outages.record((wanted, login), began, failure, shared.config.registry_away_max);
+                    self.outages.record((wanted, login), began, failure, docker.config.registry_away_max);
                 return Err(PullError::Failed(failure));
             }
             // It has answered.
             self.outages.end(wanted);
-            let Some(wait) = failure.wait(tries, &shared.config.pull_retries) else {
+            let Some(wait) = failure.wait(tries, &docker.config.pull_retries) else {
                 return Err(PullError::Failed(failure));
             };
             progress.fail();
@@ -235,12 +235,12 @@ impl Images {
 
     async fn pull_once(
         &self,
-        shared: &DockerContext,
+        docker: &DockerState,
         (wanted, login): WantedImage<'_>,
         limit: Duration,
         progress: &PullProgress,
     ) -> Result<(), PullError> {
-        let config = write_config(shared, login).await?;
+        let config = write_config(docker, login).await?;
         let (image, platform) = wanted;
         let mut args = vec!["pull".to_owned()];
         args.extend(platform.iter().map(|it| format!("--platform={it}")));
@@ -251,12 +251,12 @@ impl Images {
                 progress.reach(percent);
             }
         };
-        match shared.engine.cli.follow(&args, config.as_ref().map(PullConfig::path), limit, heard).await {
+        match docker.engine.cli.follow(&args, config.as_ref().map(PullConfig::path), limit, heard).await {
             Ok(answer) if answer.ok => {
                 self.outages.end(wanted);
                 // An image of this name for another platform is replaced.
                 self.seen().retain(|(it, _), _| it != image);
-                let id = self.record_pull(shared, wanted).await;
+                let id = self.record_pull(docker, wanted).await;
                 self.saw(wanted, id);
                 Ok(())
             }
@@ -266,7 +266,7 @@ impl Images {
                 Err(PullError::Failed(PullFailure { fault: PullFault::Registry, problem }))
             }
             Err(error) => {
-                shared.engine.note(&error);
+                docker.engine.mark_unreachable(&error);
                 Err(error.into())
             }
         }
@@ -289,7 +289,7 @@ impl Images {
 
 /// The configuration of a pull with this login; `None` without one: then that of the worker's user serves.
 async fn write_config(
-    shared: &DockerContext,
+    docker: &DockerState,
     login: Option<&RegistryLogin>,
 ) -> Result<Option<PullConfig>, PullError> {
     let Some(login) = login.cloned() else { return Ok(None) };
@@ -298,7 +298,7 @@ async fn write_config(
         PullError::Failed(PullFailure { fault: PullFault::Host, problem })
     };
     // Attempts with a login are refused before if there is no tmpfs.
-    let dirs = shared.store.secrets().cloned().ok_or_else(|| failed("this worker has no tmpfs".into()))?;
+    let dirs = docker.store.secrets().cloned().ok_or_else(|| failed("this worker has no tmpfs".into()))?;
     let own = login.clone();
     let written = spawn_io(move || PullConfig::write(&dirs, config_directory().as_deref(), &own)).await;
     written.map(Some).map_err(|error| failed(error.to_string()))

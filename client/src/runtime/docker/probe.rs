@@ -9,18 +9,18 @@ use std::time::Duration;
 use protocol::ContainerSpec;
 use worker::input::{Exit, StartFailure};
 
-use super::DockerContext;
+use super::DockerState;
 use super::container::{Container, Lifecycle};
 use crate::error_chain::error_chain;
 use crate::runtime::argv::LABEL_PREFIX;
 use crate::runtime::{Membership, probe_delays};
 
 /// Tries until it works, or until there is nothing to try with.
-pub(super) async fn run(shared: Arc<DockerContext>, like: Arc<ContainerSpec>, membership: Membership) {
+pub(super) async fn run(docker: Arc<DockerState>, like: Arc<ContainerSpec>, membership: Membership) {
     for wait in probe_delays() {
         tokio::time::sleep(wait).await;
-        shared.engine.health.wait_until_up().await;
-        match try_once(&shared, &like, membership).await {
+        docker.engine.health.wait_until_up().await;
+        match try_once(&docker, &like, membership).await {
             Ok(true) => {
                 tracing::info!("the probe container was started; jobs start again");
                 break;
@@ -32,20 +32,20 @@ pub(super) async fn run(shared: Arc<DockerContext>, like: Arc<ContainerSpec>, me
             Err(why) => tracing::warn!(error = why, "the probe container cannot be started; trying again"),
         }
     }
-    shared.engine.health.set_able_to_start();
+    docker.engine.health.set_able_to_start();
 }
 
 /// Returns true if the probe was started, and false if there is no image for it: the next job shows whether the engine works.
 async fn try_once(
-    shared: &DockerContext,
+    docker: &DockerState,
     like: &ContainerSpec,
     membership: Membership,
 ) -> Result<bool, String> {
-    let Some(image) = image(shared, like).await? else { return Ok(false) };
+    let Some(image) = image(docker, like).await? else { return Ok(false) };
     let name = format!("longshore-{}-probe-{}", membership.cluster, membership.worker);
-    shared.engine.remove_now(&name).await;
-    let made = start(shared, &name, &image, membership).await;
-    shared.engine.remove_now(&name).await;
+    docker.engine.remove_now(&name).await;
+    let made = start(docker, &name, &image, membership).await;
+    docker.engine.remove_now(&name).await;
     made.map(|()| true)
 }
 
@@ -60,22 +60,17 @@ pub(super) fn is_probe(container: &Container) -> bool {
 }
 
 /// The image of the last attempt, or any other.
-async fn image(shared: &DockerContext, like: &ContainerSpec) -> Result<Option<String>, String> {
+async fn image(docker: &DockerState, like: &ContainerSpec) -> Result<Option<String>, String> {
     let failed = |error| error_chain(&error);
     let there = ["image", "inspect", "--format", "{{.Id}}", "--", &like.image];
-    if shared.engine.call(there).await.map_err(failed)?.ok {
+    if docker.engine.call(there).await.map_err(failed)?.ok {
         return Ok(Some(like.image.clone()));
     }
-    let any = shared.engine.call(["image", "ls", "--quiet", "--no-trunc"]).await.map_err(failed)?;
+    let any = docker.engine.call(["image", "ls", "--quiet", "--no-trunc"]).await.map_err(failed)?;
     Ok(any.stdout.lines().next().map(str::to_owned))
 }
 
-async fn start(
-    shared: &DockerContext,
-    name: &str,
-    image: &str,
-    membership: Membership,
-) -> Result<(), String> {
+async fn start(docker: &DockerState, name: &str, image: &str, membership: Membership) -> Result<(), String> {
     // By these labels a later process finds it.
     let own = [
         ("managed", "true".to_owned()),
@@ -86,8 +81,8 @@ async fn start(
     let labels = own.map(|(key, value)| format!("--label={LABEL_PREFIX}{key}={value}"));
     let options = ["run", "--detach", "--pull", "never", "--name", name, "--entrypoint", PROGRAM];
     let args = options.into_iter().chain(labels.iter().map(String::as_str)).chain(["--", image]);
-    let answer = shared.engine.cli.call(args, LIMIT).await.map_err(|error| error_chain(&error))?;
-    let found = shared.engine.inspect(&[name]).await.map_err(|error| error_chain(&error))?;
+    let answer = docker.engine.cli.call(args, LIMIT).await.map_err(|error| error_chain(&error))?;
+    let found = docker.engine.inspect(&[name]).await.map_err(|error| error_chain(&error))?;
     match found.first().map(Container::lifecycle) {
         Some(Lifecycle::Failed(Exit::NotStarted { fault: StartFailure::Definition, .. })) => Ok(()),
         // The image has this very program.

@@ -15,7 +15,7 @@ impl EngineClient {
     pub(super) async fn ping_until_up(self: Arc<Self>) {
         loop {
             self.health.wait_until_down().await;
-            tokio::time::sleep(ASK_EVERY).await;
+            tokio::time::sleep(CLOCK_POLL_INTERVAL).await;
             // The call updates the state; its result is not needed.
             let _ = self.ping().await;
         }
@@ -82,7 +82,7 @@ impl EngineClient {
             answer.and_then(|it| if it.ok { Ok(()) } else { Err(CallError::Unreachable(it.error_line())) });
         match &answer {
             Ok(()) => self.health.set_up(),
-            Err(error) => self.note(error),
+            Err(error) => self.mark_unreachable(error),
         }
         answer
     }
@@ -97,13 +97,13 @@ impl EngineClient {
             Ok(_) => self.health.set_up(),
             // One container may hang while the engine works.
             Err(CallError::Slow(_)) => drop(self.ping().await),
-            Err(error) => self.note(error),
+            Err(error) => self.mark_unreachable(error),
         }
         answer
     }
 
     /// Marks the engine as unreachable; it is pinged until it answers.
-    pub(super) fn note(&self, error: &CallError) {
+    pub(super) fn mark_unreachable(&self, error: &CallError) {
         if self.health.set_down(&error.with_remedy()) {
             tracing::warn!(
                 error = error.with_remedy(),
@@ -133,7 +133,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(10);
 const PING_LIMIT: Duration = Duration::from_secs(5);
 
 /// Pause between two pings of an unreachable engine.
-const ASK_EVERY: Duration = Duration::from_secs(2);
+const CLOCK_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Number of containers in one call.
 const INSPECT_MAX: usize = 100;

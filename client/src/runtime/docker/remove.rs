@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::cli::{CallError, CallOutput};
-use super::{DockerContext, run_blocking};
+use super::{DockerState, run_blocking};
 use crate::attempt_dir::AttemptDir;
 use crate::runtime::removals::RemovalGuard;
 
@@ -21,7 +21,7 @@ pub(super) struct QueuedRemoval {
 }
 
 /// Removes queued attempts until the queue is closed.
-pub(super) async fn run(shared: Arc<DockerContext>, mut leftovers: mpsc::UnboundedReceiver<QueuedRemoval>) {
+pub(super) async fn run(docker: Arc<DockerState>, mut leftovers: mpsc::UnboundedReceiver<QueuedRemoval>) {
     let mut batch = Vec::new();
     while leftovers.recv_many(&mut batch, BATCH_MAX).await > 0 {
         tokio::time::sleep(GATHER_FOR).await;
@@ -30,22 +30,22 @@ pub(super) async fn run(shared: Arc<DockerContext>, mut leftovers: mpsc::Unbound
         {
             batch.push(more);
         }
-        remove(&shared, std::mem::take(&mut batch)).await;
+        remove(&docker, std::mem::take(&mut batch)).await;
     }
 }
 
-async fn remove(shared: &Arc<DockerContext>, batch: Vec<QueuedRemoval>) {
-    for remaining in remove_batch(shared, batch).await {
-        shared.spawn(retry_until_removed(Arc::clone(shared), remaining));
+async fn remove(docker: &Arc<DockerState>, batch: Vec<QueuedRemoval>) {
+    for remaining in remove_batch(docker, batch).await {
+        docker.spawn(retry_until_removed(Arc::clone(docker), remaining));
     }
 }
 
 /// Tries one removal alone, with growing delays, until the container is gone.
-async fn retry_until_removed(shared: Arc<DockerContext>, removal: QueuedRemoval) {
+async fn retry_until_removed(docker: Arc<DockerState>, removal: QueuedRemoval) {
     let mut batch = vec![removal];
     let mut wait = RETRY_DELAY_FIRST;
     loop {
-        batch = remove_batch(&shared, batch).await;
+        batch = remove_batch(&docker, batch).await;
         if batch.is_empty() {
             return;
         }
@@ -56,13 +56,13 @@ async fn retry_until_removed(shared: Arc<DockerContext>, removal: QueuedRemoval)
 
 /// Removes a batch. Returns the removals that remain to be done. It waits for an unreachable engine. It does not force: a container that
 /// still runs is not killed here.
-async fn remove_batch(shared: &DockerContext, batch: Vec<QueuedRemoval>) -> Vec<QueuedRemoval> {
+async fn remove_batch(docker: &DockerState, batch: Vec<QueuedRemoval>) -> Vec<QueuedRemoval> {
     let names = batch.iter().map(|it| it.name.as_str());
     let args: Vec<&str> = ["rm", "-v", "--"].into_iter().chain(names).collect();
     let next = if batch.len() == 1 { "trying again" } else { "trying each one alone" };
     let answer = loop {
-        shared.engine.health.wait_until_up().await;
-        match shared.engine.call(&args).await {
+        docker.engine.health.wait_until_up().await;
+        match docker.engine.call(&args).await {
             Ok(answer) => break Some(answer),
             Err(CallError::Slow(limit)) => {
                 let containers = first_names(batch.iter().map(|it| it.name.as_str()));

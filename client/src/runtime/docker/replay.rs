@@ -22,7 +22,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout};
 use self::append::{DiskTurn, Replay, ReplayWriter, append};
 use self::cli_messages::cli_death_message_len;
 use self::position::{FileSamples, LogPosition};
-use super::DockerContext;
+use super::DockerState;
 use crate::attempt_dir::{AttemptDir, Error};
 use crate::error_chain::error_chain;
 use crate::runtime::argv;
@@ -48,10 +48,10 @@ impl ReplayedAttempt<'_> {
 }
 
 /// Writes down the output of a running container until it has ended or the engine is gone.
-pub(super) async fn follow(shared: &DockerContext, attempt: &ReplayedAttempt<'_>) {
-    let Ok(mut waiter) = shared.engine.cli.spawn(["wait", "--", attempt.name]) else { return };
+pub(super) async fn follow(docker: &DockerState, attempt: &ReplayedAttempt<'_>) {
+    let Ok(mut waiter) = docker.engine.cli.spawn(["wait", "--", attempt.name]) else { return };
     let args = ["logs", "-f", "--", attempt.name];
-    let copying = copy(shared, attempt, &args, OnMismatch::SkipByCount);
+    let copying = copy(docker, attempt, &args, OnMismatch::SkipByCount);
     tokio::pin!(copying);
     let copied = tokio::select! {
         // An old engine may end the log while the container still runs.
@@ -72,7 +72,7 @@ pub(super) async fn follow(shared: &DockerContext, attempt: &ReplayedAttempt<'_>
 
 /// Writes down the missing output of an ended container. It waits for an engine that becomes unreachable meanwhile. After
 /// [`FAILURES_MAX`] failures of an engine that answers, or [`OUTAGES_MAX`] outages, the rest counts as missing.
-pub(super) async fn complete(shared: &DockerContext, attempt: &ReplayedAttempt<'_>) {
+pub(super) async fn complete(docker: &DockerState, attempt: &ReplayedAttempt<'_>) {
     let limit = complete_limit(attempt.log_bytes_max);
     let (mut failures, mut outages) = (0, 0);
     loop {
@@ -85,9 +85,9 @@ pub(super) async fn complete(shared: &DockerContext, attempt: &ReplayedAttempt<'
             OnMismatch::KeepFile
         };
         let reading = async {
-            copy(shared, attempt, &["logs", "--", attempt.name], on_mismatch).await?;
+            copy(docker, attempt, &["logs", "--", attempt.name], on_mismatch).await?;
             // A daemon that shuts down may end a log without an error before its end.
-            shared.engine.ping().await.map_err(io::Error::other)
+            docker.engine.ping().await.map_err(io::Error::other)
         };
         let read = tokio::time::timeout(limit, reading).await;
         match read.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
@@ -98,14 +98,14 @@ pub(super) async fn complete(shared: &DockerContext, attempt: &ReplayedAttempt<'
         }
         tokio::time::sleep(TRY_AGAIN).await;
         // The call also updates the state of the engine. An unreachable engine says nothing about the log.
-        match shared.engine.ping().await {
+        match docker.engine.ping().await {
             Ok(()) => failures += 1,
             Err(_) => outages += 1,
         }
         if failures == FAILURES_MAX || outages == OUTAGES_MAX {
             break;
         }
-        shared.engine.health.wait_until_up().await;
+        docker.engine.health.wait_until_up().await;
     }
     // A write that was under way when the time was up belongs to the output.
     drop(attempt.turn.lock().await);
@@ -194,7 +194,7 @@ impl OutputFile {
 /// # Errors
 /// The CLI reports a failure, or the files cannot be read.
 async fn copy(
-    shared: &DockerContext,
+    docker: &DockerState,
     attempt: &ReplayedAttempt<'_>,
     args: &[&str],
     on_mismatch: OnMismatch,
@@ -202,14 +202,14 @@ async fn copy(
     let replay = Replay {
         attempt: attempt.token,
         dir: attempt.dir.clone(),
-        logs: shared.logs.clone(),
+        logs: docker.logs.clone(),
         turn: attempt.turn.clone(),
     };
-    let found = locate(shared, attempt, &replay).await?;
+    let found = locate(docker, attempt, &replay).await?;
     let gaps = replay.clone();
     let open_gaps = move || gaps.open_gaps(&found).map(|unplaceable| (found, unplaceable));
     let ([stdout, stderr], unplaceable) = replay.on_disk(open_gaps).await?;
-    let mut logs = shared.engine.cli.spawn(args).map_err(io::Error::other)?;
+    let mut logs = docker.engine.cli.spawn(args).map_err(io::Error::other)?;
     let (out, err) = outputs(&mut logs)?;
     let follows = args.contains(&"-f");
     let stdout = append(replay.clone(), stdout, out, (on_mismatch, follows));
@@ -238,7 +238,7 @@ async fn copy(
 
 /// Reads the log up to now to find the positions at which it continues.
 async fn locate(
-    shared: &DockerContext,
+    docker: &DockerState,
     attempt: &ReplayedAttempt<'_>,
     replay: &Replay,
 ) -> io::Result<[OutputFile; 2]> {
@@ -247,7 +247,7 @@ async fn locate(
     // It reads samples of all of the files.
     let mut found: [OutputFile; 2] = replay.on_disk(open).await?;
     if found.iter().any(|it| it.known.bytes > 0) {
-        let mut logs = shared.engine.cli.spawn(["logs", "--", attempt.name]).map_err(io::Error::other)?;
+        let mut logs = docker.engine.cli.spawn(["logs", "--", attempt.name]).map_err(io::Error::other)?;
         let (stdout, stderr) = outputs(&mut logs)?;
         let places = tokio::try_join!(found[0].known.find(stdout), found[1].known.find(stderr))?;
         let status = logs.wait().await?;

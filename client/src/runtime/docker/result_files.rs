@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{DockerContext, run_blocking};
+use super::{DockerState, run_blocking};
 use crate::attempt_dir::AttemptDir;
 
 /// Looks at the result files of all attempts that have not ended, again and again.
-pub(super) async fn run(shared: Arc<DockerContext>) {
+pub(super) async fn run(docker: Arc<DockerState>) {
     // Those that were warned of: a job may go on writing for hours.
     let mut known: BTreeSet<PathBuf> = BTreeSet::new();
     loop {
         sleep(LOOK_EVERY).await;
-        let dirs = shared.registry.live_dirs();
+        let dirs = docker.registry.live_dirs();
         known.retain(|path| dirs.iter().any(|dir| dir.path() == path));
         if !dirs.is_empty() {
             let cut_all = move || Ok(dirs.into_iter().filter(cut).map(|dir| dir.path().to_owned()).collect());

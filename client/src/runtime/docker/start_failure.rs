@@ -22,13 +22,13 @@ pub(super) fn is_memory_kill(message: &str) -> bool {
 
 /// Takes a message in lower case.
 fn is_definition_fault(message: &str) -> bool {
-    // Names from the definition come behind this place, and their words do not count.
+    // Names from the definition come after this place, and their words do not count.
     let program = JOB_PROGRAM.iter().filter_map(|phrase| message.find(phrase)).min();
-    let (before, behind) = message.split_at(program.unwrap_or(message.len()));
+    let (before, after) = message.split_at(program.unwrap_or(message.len()));
     let is_hosts =
-        || behind.starts_with(INIT_PROGRAM) || says(before, &DISK_FAULTS) || says(before, &HOST_FAULTS);
+        || after.starts_with(INIT_PROGRAM) || says(before, &DISK_FAULTS) || says(before, &HOST_FAULTS);
     let is_proven =
-        || says(behind, &PROGRAM_FAULTS) || says(before, &DEFINITION_FAULTS) || is_about_mount(before);
+        || says(after, &PROGRAM_FAULTS) || says(before, &DEFINITION_FAULTS) || is_about_mount(before);
     says(before, &IMAGE_FAULTS)
         || says(before, &LIMIT_FAULTS)
         || is_mount_onto_file(before)
@@ -109,7 +109,7 @@ const IMAGE_FAULTS: [&str; 3] =
 /// Messages about a limit of a definition that also name a control group.
 const LIMIT_FAULTS: [&str; 1] = ["unable to set memory limit"];
 
-/// Messages about the program or the working directory of a definition, if they stand behind one of [`JOB_PROGRAM`]. Docker says the same
+/// Messages about the program or the working directory of a definition, if they stand after one of [`JOB_PROGRAM`]. Docker says the same
 /// words about files of this machine.
 const PROGRAM_FAULTS: [&str; 9] = [
     "not found",

@@ -13,7 +13,7 @@ use protocol::order::StopCause;
 use rustix::process::Signal;
 use worker::step::StopStep;
 
-use super::DockerContext;
+use super::DockerState;
 use super::attempt::Attempt;
 use super::cli::CallError;
 use super::container::Lifecycle;
@@ -24,7 +24,7 @@ use crate::runtime::{argv, process_id};
 
 /// Takes one step. The cause is on disk before anything is done; the first cause stays.
 pub(super) async fn step(
-    shared: Arc<DockerContext>,
+    docker: Arc<DockerState>,
     attempt: Arc<Attempt>,
     (cause, step): (StopCause, StopStep),
     at: Now,
@@ -33,7 +33,7 @@ pub(super) async fn step(
         return;
     }
     let at = RecordedInstant::of(at);
-    if !attempt.is_stopping() && has_ended_by_itself(&shared, &attempt).await {
+    if !attempt.is_stopping() && has_ended_by_itself(&docker, &attempt).await {
         // The task that watches the container reports the program's own exit. A CLI that hangs over it goes with the last step.
         attempt.set_late_stop(at);
         if step == StopStep::Remove {
@@ -43,13 +43,13 @@ pub(super) async fn step(
     }
     record_first_stop(&attempt.dir, &attempt.stopping, Stopping { cause, at }).await;
     match step {
-        StopStep::Ask { grace } => ask(&shared, &attempt, grace).await,
-        StopStep::Kill => kill(&shared, &attempt).await,
-        StopStep::Remove => remove(&shared, &attempt).await,
+        StopStep::Ask { grace } => ask(&docker, &attempt, grace).await,
+        StopStep::Kill => kill(&docker, &attempt).await,
+        StopStep::Remove => remove(&docker, &attempt).await,
     }
 }
 
-async fn ask(shared: &DockerContext, attempt: &Attempt, grace: Duration) {
+async fn ask(docker: &DockerState, attempt: &Attempt, grace: Duration) {
     if attempt.stop_in_progress.swap(true, Ordering::Relaxed) {
         return;
     }
@@ -58,9 +58,9 @@ async fn ask(shared: &DockerContext, attempt: &Attempt, grace: Duration) {
     let limit = grace.saturating_add(STOP_CALL_EXTRA);
     loop {
         let stop = async {
-            match container_of(shared, attempt).await? {
+            match container_of(docker, attempt).await? {
                 Some(id) => {
-                    shared.engine.cli.call(["stop", "-t", &seconds, "--", &id], limit).await.map(drop)
+                    docker.engine.cli.call(["stop", "-t", &seconds, "--", &id], limit).await.map(drop)
                 }
                 None => Ok(()),
             }
@@ -72,8 +72,8 @@ async fn ask(shared: &DockerContext, attempt: &Attempt, grace: Duration) {
         if let Err(error) = answer
             && !matches!(error, CallError::Slow(_))
         {
-            shared.engine.note(&error);
-            shared.engine.health.wait_until_up().await;
+            docker.engine.mark_unreachable(&error);
+            docker.engine.health.wait_until_up().await;
         }
         if tokio::time::timeout(ASK_AGAIN, ended.wait_for(|it| *it)).await.is_ok() {
             return;
@@ -81,10 +81,10 @@ async fn ask(shared: &DockerContext, attempt: &Attempt, grace: Duration) {
     }
 }
 
-async fn kill(shared: &DockerContext, attempt: &Attempt) {
+async fn kill(docker: &DockerState, attempt: &Attempt) {
     let killed = async {
-        match container_of(shared, attempt).await? {
-            Some(id) => shared.engine.call(["kill", "--", &id]).await.map(drop),
+        match container_of(docker, attempt).await? {
+            Some(id) => docker.engine.call(["kill", "--", &id]).await.map(drop),
             None => Ok(()),
         }
     };
@@ -94,19 +94,19 @@ async fn kill(shared: &DockerContext, attempt: &Attempt) {
 }
 
 /// Id of its container, if there is one. Another attempt's container may have the same name if a store went back in time.
-async fn container_of(shared: &DockerContext, attempt: &Attempt) -> Result<Option<String>, CallError> {
+async fn container_of(docker: &DockerState, attempt: &Attempt) -> Result<Option<String>, CallError> {
     if let Some(id) = attempt.container() {
         return Ok(Some(id.to_owned()));
     }
-    let found = shared.engine.inspect(&[&attempt.name]).await?;
+    let found = docker.engine.inspect(&[&attempt.name]).await?;
     Ok(found.into_iter().find(|it| attempt.owns(it)).map(|it| it.id))
 }
 
 /// `true` if the engine says that the container had ended before the first stop, which then comes too late. The engine is asked once, and
 /// all steps share the answer. An engine that does not answer proves nothing.
-async fn has_ended_by_itself(shared: &DockerContext, attempt: &Attempt) -> bool {
+async fn has_ended_by_itself(docker: &DockerState, attempt: &Attempt) -> bool {
     let ask = async || {
-        let found = shared.engine.inspect(&[&attempt.name]).await.unwrap_or_default();
+        let found = docker.engine.inspect(&[&attempt.name]).await.unwrap_or_default();
         found.iter().any(|it| attempt.owns(it) && it.lifecycle() == Lifecycle::Ended)
     };
     *attempt.ended_by_itself.get_or_init(ask).await
@@ -119,22 +119,22 @@ fn kill_cli(attempt: &Attempt) {
     }
 }
 
-async fn remove(shared: &DockerContext, attempt: &Attempt) {
+async fn remove(docker: &DockerState, attempt: &Attempt) {
     // The state machine repeats this step every second, even if a stuck engine takes longer for one.
     if attempt.removal_in_progress.swap(true, Ordering::Relaxed) {
         return;
     }
     kill_cli(attempt);
-    shared.engine.health.wait_until_up().await;
+    docker.engine.health.wait_until_up().await;
     // The watching task reports an end that came before this; a removal would destroy its exit code.
-    match shared.engine.inspect(&[&attempt.name]).await {
+    match docker.engine.inspect(&[&attempt.name]).await {
         Ok(found) => match found.iter().find(|it| attempt.owns(it)) {
             Some(container) if container.lifecycle() != Lifecycle::Ended => {
-                shared.engine.remove_now(&container.id).await;
+                docker.engine.remove_now(&container.id).await;
             }
             _ => {}
         },
-        Err(error) => shared.engine.note(&error),
+        Err(error) => docker.engine.mark_unreachable(&error),
     }
     attempt.removal_in_progress.store(false, Ordering::Relaxed);
 }

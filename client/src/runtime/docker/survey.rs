@@ -19,7 +19,7 @@ use worker::step::Launch;
 use super::attempt::Attempt;
 use super::cli::CallError;
 use super::container::{Container, Lifecycle};
-use super::{DockerContext, probe};
+use super::{DockerState, probe};
 use crate::attempt_dir::{AttemptEnd, ProcessId, Stopping, StoredAttempt};
 use crate::boot::RecordedInstant;
 use crate::clock;
@@ -28,21 +28,21 @@ use crate::runtime::blocking::{run_blocking, try_blocking};
 use crate::runtime::{Membership, Survey, process_id};
 
 /// Looks at everything once, and watches the attempts that still run.
-pub(super) async fn survey(shared: &Arc<DockerContext>) -> Survey {
-    let Some(membership) = shared.registry.membership() else {
-        shared.registry.is_recovery_complete.store(true, Ordering::Release);
-        let availability = availability(shared.engine.ping().await.map(drop));
+pub(super) async fn survey(docker: &Arc<DockerState>) -> Survey {
+    let Some(membership) = docker.registry.membership() else {
+        docker.registry.is_recovery_complete.store(true, Ordering::Release);
+        let availability = availability(docker.engine.ping().await.map(drop));
         return Survey { availability, restored: Vec::new(), foreign: Vec::new() };
     };
     // The caller reads later events of the attempts after it has used this survey.
     let LookResult { attempts: restored, foreign, problem, reported: _reported } =
-        look(shared, membership).await;
-    shared.registry.is_recovery_complete.store(problem.is_none(), Ordering::Release);
+        look(docker, membership).await;
+    docker.registry.is_recovery_complete.store(problem.is_none(), Ordering::Release);
     let availability = match problem {
         None => Availability::Available,
         Some(problem) => {
-            shared.engine.health.set_unlisted(problem.reason_while_up());
-            shared.spawn(survey_again(Arc::clone(shared)));
+            docker.engine.health.set_unlisted(problem.reason_while_up());
+            docker.spawn(survey_again(Arc::clone(docker)));
             Availability::Unavailable(problem.why())
         }
     };
@@ -50,13 +50,13 @@ pub(super) async fn survey(shared: &Arc<DockerContext>) -> Survey {
 }
 
 /// Repeats an incomplete survey until it is complete. Attempts found before are watched already.
-async fn survey_again(shared: Arc<DockerContext>) {
+async fn survey_again(docker: Arc<DockerState>) {
     loop {
-        shared.engine.health.wait_until_up().await;
-        let Some(membership) = shared.registry.membership() else { break };
-        let LookResult { attempts, foreign, problem, reported } = look(&shared, membership).await;
+        docker.engine.health.wait_until_up().await;
+        let Some(membership) = docker.registry.membership() else { break };
+        let LookResult { attempts, foreign, problem, reported } = look(&docker, membership).await;
         if problem.is_none() || !attempts.is_empty() {
-            shared.send_event(RuntimeEvent::Surveyed { attempts, foreign });
+            docker.send_event(RuntimeEvent::Surveyed { attempts, foreign });
         }
         drop(reported);
         let Some(problem) = problem else { break };
@@ -64,11 +64,11 @@ async fn survey_again(shared: Arc<DockerContext>) {
             error = problem.why(),
             "attempts of an earlier process cannot be listed yet; trying again"
         );
-        shared.engine.health.set_unlisted(problem.reason_while_up());
+        docker.engine.health.set_unlisted(problem.reason_while_up());
         tokio::time::sleep(ASK_AGAIN).await;
     }
-    shared.registry.is_recovery_complete.store(true, Ordering::Release);
-    shared.engine.health.set_listed();
+    docker.registry.is_recovery_complete.store(true, Ordering::Release);
+    docker.engine.health.set_listed();
 }
 
 /// Attempts that were not tracked before; they are now.
@@ -104,13 +104,13 @@ impl SurveyError {
     }
 }
 
-async fn look(shared: &Arc<DockerContext>, membership: Membership) -> LookResult {
+async fn look(docker: &Arc<DockerState>, membership: Membership) -> LookResult {
     // An attempt that is tracked before or after the lists are made is no leftover, although it may end and be forgotten in between.
-    let before = shared.registry.tracked_or_being_removed();
-    let containers = shared.engine.list(membership.cluster).await;
-    let store = shared.store.clone();
+    let before = docker.registry.tracked_or_being_removed();
+    let containers = docker.engine.list(membership.cluster).await;
+    let store = docker.store.clone();
     let entries = try_blocking(move || store.entries()).await;
-    let after = shared.registry.tracked_or_being_removed();
+    let after = docker.registry.tracked_or_being_removed();
     let is_new = |token: &Token| !before.contains(token) && !after.contains(token);
 
     let is_listed = containers.is_ok();
@@ -128,7 +128,7 @@ async fn look(shared: &Arc<DockerContext>, membership: Membership) -> LookResult
                 let container = ours.remove(&entry.launch.token);
                 begun.push((entry, container, is_listed));
             }
-            let bare = ours.into_iter().map(|(token, container)| entry_for(shared, token, container, None));
+            let bare = ours.into_iter().map(|(token, container)| entry_for(docker, token, container, None));
             let made: Vec<_> = stream::iter(bare).buffer_unordered(AT_ONCE).collect().await;
             for made in made {
                 match made {
@@ -140,14 +140,14 @@ async fn look(shared: &Arc<DockerContext>, membership: Membership) -> LookResult
         // Without directories, containers would be matched to the wrong attempts.
         Err(why) => problem = problem.or(Some(SurveyError::AttemptStore(why))),
     }
-    let (attempts, reported) = restore_all(shared, membership, begun).await;
+    let (attempts, reported) = restore_all(docker, membership, begun).await;
     LookResult { attempts, foreign, problem, reported }
 }
 
 /// Tracks and reports unknown containers of this worker. Running ones are stopped: the server was told that they are not here, and may have
 /// started other attempts.
 pub(super) async fn adopt(
-    shared: &Arc<DockerContext>,
+    docker: &Arc<DockerState>,
     membership: Membership,
     leftovers: Vec<(Token, Container)>,
     foreign: Vec<Foreign>,
@@ -157,16 +157,16 @@ pub(super) async fn adopt(
         let runs = container.lifecycle() == Lifecycle::Running;
         let stopping =
             runs.then(|| Stopping { cause: StopCause::Superseded, at: RecordedInstant::of(clock::now()) });
-        match entry_for(shared, token, container, stopping).await {
+        match entry_for(docker, token, container, stopping).await {
             Ok(it) => begun.push(it),
             Err(problem) => {
                 tracing::error!(attempt = %token, error = problem.why(), "cannot adopt a container; trying again later")
             }
         }
     }
-    let (attempts, reported) = restore_all(shared, membership, begun).await;
+    let (attempts, reported) = restore_all(docker, membership, begun).await;
     if !attempts.is_empty() {
-        shared.send_event(RuntimeEvent::Surveyed { attempts, foreign });
+        docker.send_event(RuntimeEvent::Surveyed { attempts, foreign });
     }
     drop(reported);
 }
@@ -174,13 +174,13 @@ pub(super) async fn adopt(
 /// Restores all at once and within one time limit, because the engine is not used before. They are watched, and their output is finished,
 /// when the guard is dropped: the state machine ignores reports about attempts that it does not know yet.
 async fn restore_all(
-    shared: &Arc<DockerContext>,
+    docker: &Arc<DockerState>,
     membership: Membership,
     begun: Vec<BegunAttempt>,
 ) -> (Vec<Restored>, DropGuard) {
     let (until, reported) = (Instant::now() + CONCLUDE_LIMIT, CancellationToken::new());
     let restored = stream::iter(begun)
-        .map(|begun| restore(Arc::clone(shared), membership, begun, until, reported.clone()));
+        .map(|begun| restore(Arc::clone(docker), membership, begun, until, reported.clone()));
     (restored.buffer_unordered(AT_ONCE).collect().await, reported.drop_guard())
 }
 
@@ -205,7 +205,7 @@ fn sort(containers: Vec<Container>, membership: Membership) -> (HashMap<Token, C
 
 /// Creates the directory of a container again.
 async fn entry_for(
-    shared: &DockerContext,
+    docker: &DockerState,
     token: Token,
     container: Container,
     stopping: Option<Stopping>,
@@ -214,17 +214,17 @@ async fn entry_for(
         container = container.name(),
         "a container has no attempt directory; adopting it by its labels"
     );
-    let spec = shared.engine.spec_of(&container).await.map_err(SurveyError::Engine)?;
+    let spec = docker.engine.spec_of(&container).await.map_err(SurveyError::Engine)?;
     let launch = Launch {
         token,
         revision: Revision::default(),
         name: container.label("definition").unwrap_or_default().into(),
         spec: spec.into(),
         overrides: None,
-        time_left: container.time_left(&shared.engine.skew),
+        time_left: container.time_left(&docker.engine.skew),
         secrets: Default::default(),
     };
-    let store = shared.store.clone();
+    let store = docker.store.clone();
     let made = launch.clone();
     let make = move || {
         let dir = store.create(&made)?;
@@ -237,7 +237,7 @@ async fn entry_for(
 }
 
 async fn restore(
-    shared: Arc<DockerContext>,
+    docker: Arc<DockerState>,
     membership: Membership,
     (entry, container, complete): BegunAttempt,
     until: Instant,
@@ -245,24 +245,24 @@ async fn restore(
 ) -> Restored {
     let StoredAttempt { dir, launch, stopping, ending, watcher, .. } = entry;
     let attempt = Arc::new(Attempt::new(launch.clone(), membership, dir, stopping));
-    shared.registry.track(&attempt);
+    docker.registry.track(&attempt);
     let found = match ending {
-        Some(ending) => ended(&shared, &attempt, ending).await,
-        None => find(&shared, &attempt, watcher, container, complete, until).await,
+        Some(ending) => ended(&docker, &attempt, ending).await,
+        None => find(&docker, &attempt, watcher, container, complete, until).await,
     };
     match found {
         // It may be started again under the same token.
-        Found::Unstarted => drop(shared.registry.untrack(attempt.token())),
+        Found::Unstarted => drop(docker.registry.untrack(attempt.token())),
         Found::Ended { output, .. } => {
-            let follower = attempt.output(&shared).clone();
-            shared.spawn(async move {
+            let follower = attempt.output(&docker).clone();
+            docker.spawn(async move {
                 reported.cancelled().await;
                 follower.finish(output).await;
             });
         }
         Found::Running { .. } | Found::Unknown => {
-            let watching = Arc::clone(&shared);
-            shared.spawn(async move {
+            let watching = Arc::clone(&docker);
+            docker.spawn(async move {
                 reported.cancelled().await;
                 attempt.watch(&watching).await;
             });
@@ -271,17 +271,17 @@ async fn restore(
     Restored { launch, stopping: stopping.map(|it| it.by_uptime(clock::now())), found }
 }
 
-async fn ended(shared: &DockerContext, attempt: &Attempt, ending: AttemptEnd) -> Found {
+async fn ended(docker: &DockerState, attempt: &Attempt, ending: AttemptEnd) -> Found {
     let AttemptEnd { exit, output, usage, at } = ending;
     if output != OutputLengths::default() {
-        attempt.mark_started(shared, "").await;
+        attempt.mark_started(docker, "").await;
     }
     attempt.ended.send_replace(true);
     Found::Ended { exit, output, usage, at: at.by_uptime(clock::now()) }
 }
 
 async fn find(
-    shared: &Arc<DockerContext>,
+    docker: &Arc<DockerState>,
     attempt: &Arc<Attempt>,
     spawned: Option<ProcessId>,
     container: Option<Container>,
@@ -293,7 +293,7 @@ async fn find(
     let has_cli = attempt.watcher().is_some() || attempt.is_being_written().await;
     let (container, complete) = match container {
         // The list is older than the end of the CLI, so the container is inspected once more. Without a CLI the answer is final.
-        None if complete && !has_cli => match inspect_until(shared, attempt, until).await {
+        None if complete && !has_cli => match inspect_until(docker, attempt, until).await {
             Ok(found) => (found, true),
             Err(NoAnswer) => (None, false),
         },
@@ -301,11 +301,11 @@ async fn find(
     };
     let started = container.as_ref().filter(|it| it.started().is_some());
     let news = match started {
-        Some(it) => Some((it.id.clone(), attempt.start_of(shared, it).await)),
+        Some(it) => Some((it.id.clone(), attempt.start_of(docker, it).await)),
         None => None,
     };
     if let Some((container, _)) = &news {
-        attempt.mark_started(shared, container).await;
+        attempt.mark_started(docker, container).await;
     }
     match container.as_ref().map(Container::lifecycle) {
         _ if !complete => Found::Unknown,
@@ -317,7 +317,7 @@ async fn find(
         _ if has_cli => Found::Unknown,
         Some(Lifecycle::Changing) => Found::Unknown,
         Some(Lifecycle::Unstarted | Lifecycle::Failed(_) | Lifecycle::Ended) => {
-            attempt.conclude(shared, until).await
+            attempt.conclude(docker, until).await
         }
         None if spawned.is_none() => Found::Unstarted,
         // A CLI was started, and both it and its container are gone.
@@ -330,7 +330,7 @@ async fn find(
                 usage: seen.unwrap_or_default(),
                 at: RecordedInstant::of(clock::now()),
             };
-            ended(shared, attempt, vanished).await
+            ended(docker, attempt, vanished).await
         }
     }
 }
@@ -340,11 +340,11 @@ struct NoAnswer;
 
 /// Inspects the container; `None` if there is none.
 async fn inspect_until(
-    shared: &DockerContext,
+    docker: &DockerState,
     attempt: &Attempt,
     until: Instant,
 ) -> Result<Option<Container>, NoAnswer> {
-    let answer = tokio::time::timeout_at(until, shared.engine.inspect(&[&attempt.name])).await;
+    let answer = tokio::time::timeout_at(until, docker.engine.inspect(&[&attempt.name])).await;
     let found = answer.map_err(|_| NoAnswer)?.map_err(|_| NoAnswer)?;
     Ok(found.into_iter().find(|it| attempt.owns(it)))
 }

@@ -14,40 +14,40 @@ use protocol::{Now, Token};
 use worker::input::RuntimeEvent;
 
 use super::container::{Container, Lifecycle};
-use super::{DockerContext, probe, survey};
+use super::{DockerState, probe, survey};
 use crate::clock;
 use crate::runtime::Membership;
 
 /// Runs as long as the membership holds. The first looks come soon, when there is most to find; later ones are rarer.
-pub(super) async fn run(shared: Arc<DockerContext>, membership: Membership) {
+pub(super) async fn run(docker: Arc<DockerState>, membership: Membership) {
     let mut wait = LOOK_FIRST;
     let mut saw_foreign = false;
     loop {
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(LOOK_SLOWEST);
-        shared.engine.health.wait_until_up().await;
-        if shared.registry.membership() != Some(membership) {
+        docker.engine.health.wait_until_up().await;
+        if docker.registry.membership() != Some(membership) {
             return;
         }
         // An attempt that is tracked before or after the list is made is no leftover, although it may end and be forgotten in between.
-        let before = shared.registry.tracked_or_being_removed();
-        match shared.engine.list(membership.cluster).await {
+        let before = docker.registry.tracked_or_being_removed();
+        match docker.engine.list(membership.cluster).await {
             Ok(containers) => {
                 let SortedContainers { ours, probes, foreign } =
-                    sort(containers, membership, shared.engine.now());
+                    sort(containers, membership, docker.engine.now());
                 let sees_foreign = !foreign.is_empty();
                 if sees_foreign || saw_foreign {
-                    shared.send_event(RuntimeEvent::Foreign(foreign.clone()));
+                    docker.send_event(RuntimeEvent::Foreign(foreign.clone()));
                 }
                 saw_foreign = sees_foreign;
                 for probe in probes {
                     tracing::info!(container = probe.name(), "removing the container of an old probe");
-                    shared.engine.remove_now(probe.name()).await;
+                    docker.engine.remove_now(probe.name()).await;
                 }
                 // Before that, attempts of an earlier process are not tracked.
-                if shared.registry.is_recovery_complete.load(Ordering::Acquire) {
-                    let unknown = sweep(&shared, ours, &before).await;
-                    survey::adopt(&shared, membership, unknown, foreign).await;
+                if docker.registry.is_recovery_complete.load(Ordering::Acquire) {
+                    let unknown = sweep(&docker, ours, &before).await;
+                    survey::adopt(&docker, membership, unknown, foreign).await;
                 }
             }
             Err(error) => tracing::warn!(%error, "cannot list containers; looking again later"),
@@ -82,26 +82,26 @@ fn sort(containers: Vec<Container>, membership: Membership, now: Now) -> SortedC
 
 /// Handles this worker's own containers; returns the unknown ones.
 async fn sweep(
-    shared: &DockerContext,
+    docker: &DockerState,
     ours: Vec<(Token, Container)>,
     before: &HashSet<Token>,
 ) -> Vec<(Token, Container)> {
-    let (now, after) = (clock::now(), shared.registry.tracked_or_being_removed());
+    let (now, after) = (clock::now(), docker.registry.tracked_or_being_removed());
     let mut unknown = Vec::new();
     for (token, container) in ours {
         let (name, lifecycle) = (container.name(), container.lifecycle());
         let is_known = before.contains(&token) || after.contains(&token);
-        match (shared.registry.attempt(token), lifecycle) {
+        match (docker.registry.attempt(token), lifecycle) {
             (Some(attempt), Lifecycle::Running) if is_overdue(&container, now) && !attempt.is_stopping() => {
                 tracing::warn!(container = name, "a container runs past its deadline; it will be stopped");
-                shared.send_event(RuntimeEvent::Overdue(token));
+                docker.send_event(RuntimeEvent::Overdue(token));
             }
-            (None, Lifecycle::Running) if shared.registry.removals.pending().contains(&token) => {
-                stop(shared, name).await
+            (None, Lifecycle::Running) if docker.registry.removals.pending().contains(&token) => {
+                stop(docker, name).await
             }
             (None, Lifecycle::Unstarted) if !is_known => {
                 tracing::info!(container = name, "removing a container that was never started");
-                shared.engine.remove_unstarted(name).await;
+                docker.engine.remove_unstarted(name).await;
             }
             (None, Lifecycle::Running | Lifecycle::Failed(_) | Lifecycle::Ended) if !is_known => {
                 unknown.push((token, container));
@@ -117,9 +117,9 @@ fn is_overdue(container: &Container, now: Now) -> bool {
 }
 
 /// Stops a running container whose end was reported; it is removed after its end.
-async fn stop(shared: &DockerContext, name: &str) {
+async fn stop(docker: &DockerState, name: &str) {
     tracing::warn!(container = name, "a container runs although its end was reported; stopping it");
-    if let Err(error) = shared.engine.cli.call(["stop", "--", name], STOP_LIMIT).await {
+    if let Err(error) = docker.engine.cli.call(["stop", "--", name], STOP_LIMIT).await {
         tracing::warn!(container = name, %error, "cannot stop a container; trying again later");
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::attempt::Attempt;
 use super::cli::CallError;
-use super::{DockerContext, run_blocking, stats};
+use super::{DockerState, run_blocking, stats};
 use crate::attempt_dir::AttemptDir;
 use crate::usage::{Layout, Source, UsageSampler, layout_of};
 
@@ -51,8 +51,8 @@ impl UnseenContainers {
 }
 
 /// Work that measures a container from then on. It reads files.
-pub(super) fn measure(shared: &DockerContext, attempt: &Attempt, id: &str) -> impl FnOnce() + Send + use<> {
-    let (sampler, unseen) = (shared.config.usage.clone(), Arc::clone(&shared.unseen));
+pub(super) fn measure(docker: &DockerState, attempt: &Attempt, id: &str) -> impl FnOnce() + Send + use<> {
+    let (sampler, unseen) = (docker.config.usage.clone(), Arc::clone(&docker.unseen));
     let has_network = attempt.launch.spec.network.as_deref() != Some(HOST_NETWORK);
     let container = UnseenContainer { id: id.to_owned(), dir: attempt.dir.clone(), has_network };
     let token = attempt.token();
@@ -69,18 +69,18 @@ fn open(sampler: &UsageSampler, token: Token, container: &UnseenContainer) -> bo
 }
 
 /// Looks for the unseen containers, and measures them by the engine meanwhile.
-pub(super) async fn run(shared: Arc<DockerContext>) {
+pub(super) async fn run(docker: Arc<DockerState>) {
     loop {
-        while shared.unseen.list().is_empty() {
-            shared.unseen.added.notified().await;
+        while docker.unseen.list().is_empty() {
+            docker.unseen.added.notified().await;
         }
         // The group of a container that has just ended is gone. Such containers leave the list by themselves.
-        sleep(ASK_EVERY).await;
-        let mut unseen = shared.unseen.list();
+        sleep(CLOCK_POLL_INTERVAL).await;
+        let mut unseen = docker.unseen.list();
         let Some((_, first)) = unseen.first() else { continue };
-        if let Some(layout) = find_layout(&shared, &first.id).await {
-            shared.config.usage.learn(layout);
-            let context = Arc::clone(&shared);
+        if let Some(layout) = find_layout(&docker, &first.id).await {
+            docker.config.usage.learn(layout);
+            let context = Arc::clone(&docker);
             let look_again = move || {
                 let (seen, unseen): (Vec<_>, Vec<_>) = unseen
                     .into_iter()
@@ -93,26 +93,26 @@ pub(super) async fn run(shared: Arc<DockerContext>) {
             unseen = run_blocking(look_again).await.unwrap_or_default();
         }
         if !unseen.is_empty() {
-            ask_engine(&shared, unseen).await;
+            ask_engine(&docker, unseen).await;
         }
     }
 }
 
 /// The place of a container's group, by its first process; `None` if this process does not see it.
-async fn find_layout(shared: &Arc<DockerContext>, container: &str) -> Option<Layout> {
-    if !shared.config.sees_engine_disks {
+async fn find_layout(docker: &Arc<DockerState>, container: &str) -> Option<Layout> {
+    if !docker.config.sees_engine_disks {
         return None;
     }
     let args = ["inspect", "--type", "container", "-f", "{{.State.Pid}}", "--", container];
-    let answer = shared.engine.call(args).await.ok().filter(|it| it.ok)?;
+    let answer = docker.engine.call(args).await.ok().filter(|it| it.ok)?;
     let pid: u32 = answer.stdout.trim().parse().ok().filter(|pid| *pid != 0)?;
     let id = container.to_owned();
     let read = move || Ok(std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default());
     layout_of(&run_blocking(read).await?, &id)
 }
 
-async fn ask_engine(shared: &Arc<DockerContext>, unseen: Vec<(Token, UnseenContainer)>) {
-    let (context, tokens) = (Arc::clone(shared), unseen.clone());
+async fn ask_engine(docker: &Arc<DockerState>, unseen: Vec<(Token, UnseenContainer)>) {
+    let (context, tokens) = (Arc::clone(docker), unseen.clone());
     let watch = move || {
         for (token, container) in tokens {
             context.config.usage.watch(token, &container.dir, Source::Elsewhere);
@@ -122,7 +122,7 @@ async fn ask_engine(shared: &Arc<DockerContext>, unseen: Vec<(Token, UnseenConta
     run_blocking(watch).await;
     let ids: Vec<(Token, String)> = unseen.into_iter().map(|(token, it)| (token, it.id)).collect();
     let asked =
-        timeout(ASK_LIMIT, stats::ask(&shared.engine.cli, &ids, |sample| shared.config.usage.add(sample)));
+        timeout(ASK_LIMIT, stats::ask(&docker.engine.cli, &ids, |sample| docker.config.usage.add(sample)));
     match asked.await.unwrap_or(Err(CallError::Slow(ASK_LIMIT))) {
         Ok(()) => {}
         Err(error) => {
@@ -136,7 +136,7 @@ async fn ask_engine(shared: &Arc<DockerContext>, unseen: Vec<(Token, UnseenConta
 const HOST_NETWORK: &str = "host";
 
 /// Interval of the questions. A container costs the engine about 2 ms.
-const ASK_EVERY: Duration = Duration::from_secs(10);
+const CLOCK_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time for all answers.
 const ASK_LIMIT: Duration = Duration::from_secs(30);

@@ -9,7 +9,7 @@ use tokio::process::Child;
 use worker::input::{Exit, RuntimeEvent, StartFailure};
 
 use super::attempt::{Attempt, has_shim, start_of, started_program};
-use super::{Shared, not_started};
+use super::{ProcessState, not_started};
 use crate::attempt_dir::{AttemptDir, ProgramState};
 use crate::clock;
 use crate::runtime::blocking::read_until_possible;
@@ -17,7 +17,7 @@ use crate::runtime::blocking::run_blocking;
 use crate::runtime::{process_id, shim};
 use crate::usage::Source;
 
-impl Shared {
+impl ProcessState {
     /// Reads the start of the program from the shim's output, until the shim closes it.
     pub(super) async fn wait_for_start(&self, attempt: &Attempt, shim: &mut Child) {
         let Some(stdout) = shim.stdout.take() else { return };

@@ -88,7 +88,7 @@ async fn a_numbered_report_is_never_left_out() {
     let (why, _) = case.end.await.expect("no panic");
     assert!(why.contains("a report cannot be sent"), "{why}");
     while let Some(Ok(message)) = case.server.next().await {
-        assert!(!message.is_binary(), "nothing is said behind the hole");
+        assert!(!message.is_binary(), "nothing is sent after the missing number");
     }
 }
 

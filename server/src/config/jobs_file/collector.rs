@@ -71,19 +71,26 @@ impl Collector {
 
     /// Records a fault. The same fault at the same position, reached again through `defaults` or an alias, counts once.
     pub(super) fn fault(&mut self, at: Position, code: Code, text: impl Into<String>) {
-        self.note(self.of_position(at, code, text.into(), self.hides_values));
+        self.record_fault(self.of_position(at, code, text.into(), self.hides_values));
     }
 
     /// Records a fault of a value that must not be shown.
     pub(super) fn fault_without_value(&mut self, at: Position, code: Code, text: impl Into<String>) {
-        self.note(self.of_position(at, code, text.into(), true));
+        self.record_fault(self.of_position(at, code, text.into(), true));
     }
 
     /// Records a fault of another file.
     pub(super) fn fault_in_file(&mut self, file: &str, at: Position, code: Code, text: impl Into<String>) {
         // Several jobs files may name it: its faults count once.
         let at = Position { file: FileIndex::SET, ..at };
-        self.note(Fault { file: file.into(), at, code, text: text.into(), snippet: None, private: true });
+        self.record_fault(Fault {
+            file: file.into(),
+            at,
+            code,
+            text: text.into(),
+            snippet: None,
+            private: true,
+        });
     }
 
     pub(super) fn warning(&mut self, at: Position, code: Code, text: impl Into<String>) {
@@ -118,8 +125,8 @@ impl Collector {
         Fault { file: self.name_of(at.file), at, code, text, snippet: None, private }
     }
 
-    fn note(&mut self, fault: Fault) {
-        if self.faults.len() >= NOTED_MAX {
+    fn record_fault(&mut self, fault: Fault) {
+        if self.faults.len() >= KEPT_FAULTS_MAX {
             self.uncounted += 1;
         } else if !self.faults.contains(&fault) {
             self.faults.push(fault);
@@ -128,4 +135,4 @@ impl Collector {
 }
 
 /// Faults that are kept before they are only counted, so that a hostile file costs little.
-const NOTED_MAX: usize = 500;
+const KEPT_FAULTS_MAX: usize = 500;

@@ -70,7 +70,7 @@ fn shell_syntax<'w>(words: &[&'w str]) -> Option<&'w str> {
     assignment.or_else(|| words.iter().copied().find(|word| OPERATORS.contains(word) || is_variable(word)))
 }
 
-/// `NAME=value`, which a shell takes for a variable of the command behind it.
+/// `NAME=value`, which a shell takes for a variable of the command after it.
 fn is_assignment(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

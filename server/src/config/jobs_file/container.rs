@@ -86,7 +86,7 @@ pub(super) fn read(
     if is_job && runtime.is_some() {
         check_program_source(&spec, scope, name_at, reader);
     }
-    // In `defaults` it may stand behind the entrypoint of a job.
+    // In `defaults` it may stand after the entrypoint of a job.
     if is_job
         && spec.entrypoint.is_none()
         && let (Some(node), Some(program)) = (scope.find("command"), spec.command.first())

@@ -103,7 +103,7 @@ pub(super) fn words(text: &str) -> Checked<Vec<String>> {
     })
 }
 
-/// A word of a command line, or a value behind the name of its option.
+/// A word of a command line, or a value after the name of its option.
 pub(super) fn argument(text: &str) -> Checked<()> {
     at_most(text, ARGUMENT_BYTES_MAX)
 }

@@ -81,7 +81,7 @@ pub(super) fn check(reader: &mut Reader<'_>) {
     }
     let chains = Chains::of(&graph);
     for (job, length) in &chains.lengths {
-        // The job at the head of a chain that is too long says so, and no job behind it.
+        // The job at the head of a chain that is too long says so, and no job after it.
         if *length == usize::from(DEPTH_MAX) + 1
             && let Some(hook) = graph.known(job).find(|hook| chains.lengths[&*hook.target] + 1 == *length)
         {

@@ -301,9 +301,9 @@ fn loss_policy(
         delay: scope
             .find("unexpected_retry_delay")
             .and_then(|node| reader.duration(node, keys::DURATION_MIN, keys::DURATION_MAX)),
-        ping: scope
+        heartbeat: scope
             .find("ping_interval")
-            .and_then(|node| reader.duration(node, keys::PING_MIN, keys::DURATION_MAX)),
+            .and_then(|node| reader.duration(node, keys::HEARTBEAT_MIN, keys::DURATION_MAX)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A map of the file with the same map of `defaults` behind it: a key is looked up in the job first.
+//! A map of the file and the same map of `defaults`: a key is looked up in the job first, then in the defaults.
 
 use super::fault::{Code, Position, quoted};
 use super::grammar;
@@ -6,7 +6,7 @@ use super::keys::{self, Key};
 use super::reader::Reader;
 use super::tree::{Map, Node, Value};
 
-/// The keys of a job, or of a part of one, with the defaults behind them.
+/// The keys of a job, or of a part of one, with the defaults for keys that it lacks.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
     own: Option<Layer<'a>>,
@@ -72,7 +72,7 @@ impl<'a> Scope<'a> {
         self.default_value(name).into_iter().chain(self.own_value(name))
     }
 
-    /// The part behind a key, merged key by key. A value of another type is recorded as a fault.
+    /// The part under a key, merged key by key. A value of another type is recorded as a fault.
     pub(super) fn part(&self, name: &str, keys: &[Key], reader: &mut Reader<'_>) -> Self {
         self.layers(name, |node| match &node.value {
             Value::Map(map) => Some(checked_map(map, keys, reader)),

@@ -38,7 +38,7 @@ fn secret_offset(line: &str) -> usize {
     SECRET_WORDS.iter().filter_map(after).min().unwrap_or(usize::MAX)
 }
 
-/// The first character that must be hidden in a line of the block below a key that sounds like a secret: the one behind the key, or the
+/// The first character that must be hidden in a line of the block below a key that sounds like a secret: the one after the key, or the
 /// first of all if the line goes on with a value that began above it. Works on text alone, because the YAML may be broken.
 fn block_offset(lines: &[&str], number: usize) -> usize {
     let is_text = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');

@@ -280,7 +280,13 @@ mod tests {
     fn definition() -> impl Strategy<Value = Definition> {
         let times = (duration(), option::of(duration()), option::of(duration()));
         let loss = (any::<u32>(), value(&keys::ON_LOST), times).prop_map(
-            |(limit, on_lost, (after, delay, ping))| LossPolicy { limit, after, on_lost, delay, ping },
+            |(limit, on_lost, (after, delay, heartbeat))| LossPolicy {
+                limit,
+                after,
+                on_lost,
+                delay,
+                heartbeat,
+            },
         );
         let waits = (option::of(duration()), option::of(duration()), option::of(duration()))
             .prop_map(|(queue, quarantine, silent_worker)| WaitLimits { queue, quarantine, silent_worker });

@@ -369,7 +369,7 @@ fn is_number(word: &str) -> bool {
         || [".inf", ".nan"].iter().any(|known| digits.eq_ignore_ascii_case(known))
 }
 
-/// The position behind this part of the text.
+/// The position after this part of the text.
 fn position_after(before: &str, file: FileIndex) -> Position {
     let (lines, line) =
         before.rsplit_once('\n').map_or((0, before), |(lines, line)| (1 + lines.matches('\n').count(), line));

@@ -42,7 +42,7 @@ use crate::http::request::request_id::RequestId;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
-use crate::store::{JobFilter, JobRow, SetPart};
+use crate::store::{JobFilter, JobRow, RunOnRole};
 use command::JobCommand;
 use keys::{fingerprint_text, key_of};
 use selection::Selection;
@@ -198,7 +198,7 @@ struct Operation {
 }
 
 impl Operation {
-    /// Goes through the jobs of a filter, newest first, until all are done, the time is up, or a page fails behind others: the next
+    /// Goes through the jobs of a filter, newest first, until all are done, the time is up, or a page fails after others: the next
     /// request begins with that page, and gets the error if it lasts.
     async fn run(
         self: &Arc<Self>,
@@ -217,7 +217,7 @@ impl Operation {
             };
             let Some(last) = last else { return Ok(()) };
             filter.before = Some(last);
-            if Instant::now() >= until || self.state.services.leaving.is_cancelled() {
+            if Instant::now() >= until || self.state.services.shutdown.is_cancelled() {
                 result.next = Some(cursor::write(last));
                 return Ok(());
             }
@@ -234,7 +234,7 @@ impl Operation {
         let rows = self.state.read(move |archive| archive.jobs(&page)).await?;
         // A retry repeats the parents of members, unless the members of one are asked for.
         let is_left_out = |row: &JobRow| {
-            let is_member = matches!(row.set, SetPart::Member(_));
+            let is_member = matches!(row.run_on_role, RunOnRole::Member(_));
             self.verb == Verb::Retry && filter.parent.is_none() && is_member
         };
         let chosen = rows.iter().filter(|row| !is_left_out(row));

@@ -189,18 +189,18 @@ impl EventStream {
             if let Some(job) = self.watched.as_mut().and_then(|it| it.changed(&self.state)) {
                 return Some(Event::default().event("usage").data(format!("{{\"job\":{job}}}")));
             }
-            let leaving = self.state.services.leaving.clone();
+            let shutdown = self.state.services.shutdown.clone();
             let look = self.watched.as_ref().map_or(HEARTBEAT, |_| LOOK_FOR_USAGE);
             tokio::select! {
                 () = self.reader.changed() => {
                     tokio::select! {
                         () = sleep_until(self.paused_until) => {}
-                        () = leaving.cancelled() => {}
+                        () = shutdown.cancelled() => {}
                     }
                 }
                 () = sleep_until(last_sent_at + HEARTBEAT) => return Some(self.position()),
                 () = tokio::time::sleep(look) => {}
-                () = leaving.cancelled() => {
+                () = shutdown.cancelled() => {
                     self.is_over = true;
                     return Some(Event::default().event("leaving").id(self.reader.last().to_string()).data("{}"));
                 }

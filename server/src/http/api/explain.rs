@@ -98,7 +98,7 @@ fn reason(
     presenter: &Presenter,
     row: &JobRow,
     explanation: Option<&Explanation>,
-    verdicts: &[shapes::Verdict],
+    verdicts: &[shapes::WorkerVerdict],
     requester: Option<String>,
 ) -> Reason {
     let queued = explanation.filter(|it| it.state == row.state && row.state == JobState::Queued);
@@ -187,7 +187,7 @@ fn paused_by(explanation: &Explanation) -> Option<String> {
 }
 
 /// The obstacles of the workers that a job asks for, if no worker is allowed to run it.
-fn asked_workers_text(explanation: &Explanation, verdicts: &[shapes::Verdict]) -> Option<String> {
+fn asked_workers_text(explanation: &Explanation, verdicts: &[shapes::WorkerVerdict]) -> Option<String> {
     let asks = explanation.narrowing.as_ref().is_some_and(|narrowing| !narrowing.workers.is_empty());
     if explanation.pending != Some(PendingReason::NoMatch) || !asks {
         return None;
@@ -209,7 +209,7 @@ fn asked_workers_text(explanation: &Explanation, verdicts: &[shapes::Verdict]) -
 fn only_worker_text(
     explanation: &Explanation,
     pending: PendingReason,
-    verdicts: &[shapes::Verdict],
+    verdicts: &[shapes::WorkerVerdict],
 ) -> Option<String> {
     if !waiting::is_of_allowed_worker(pending) {
         return None;
@@ -298,7 +298,11 @@ fn limit_text(explanation: &Explanation, pending: PendingReason) -> Option<Strin
     ))
 }
 
-fn verdicts(record: &JobRecord, explanation: &Explanation, snapshot: &Snapshot) -> Vec<shapes::Verdict> {
+fn verdicts(
+    record: &JobRecord,
+    explanation: &Explanation,
+    snapshot: &Snapshot,
+) -> Vec<shapes::WorkerVerdict> {
     let now = clock::now();
     let is_late = explanation.parent.is_some_and(|parent| parent.is_for_all && parent.is_complete);
     let verdict = |it: &WorkerVerdict| {
@@ -323,7 +327,7 @@ fn verdicts(record: &JobRecord, explanation: &Explanation, snapshot: &Snapshot) 
             (None, PlacementVerdict::Unable(_)) => ("unable", joined(&obstacles)),
         };
         let worker = WorkerRef { id: it.worker.0, name: it.name.to_string() };
-        shapes::Verdict { worker, verdict: verdict.into(), text, obstacles }
+        shapes::WorkerVerdict { worker, verdict: verdict.into(), text, obstacles }
     };
     explanation.workers.iter().map(verdict).collect()
 }

@@ -130,7 +130,7 @@ pub(crate) async fn export(
 /// An export under way.
 struct Export {
     state: Arc<AppState>,
-    /// The filters; the cursor moves behind each slice.
+    /// The filters; the cursor moves after each slice.
     filter: JobFilter,
     /// The number of jobs that may still be sent.
     left: u64,
@@ -154,12 +154,12 @@ impl Export {
         Ok(text)
     }
 
-    /// Reads a slice behind the first one.
+    /// Reads a slice after the first one.
     ///
     /// # Errors
     /// One that breaks the connection.
     async fn read_on(&mut self) -> Result<String, io::Error> {
-        let cause = match self.state.services.leaving.is_cancelled() {
+        let cause = match self.state.services.shutdown.is_cancelled() {
             true => "the server is leaving",
             false => match self.read().await {
                 Ok(text) => return Ok(text),

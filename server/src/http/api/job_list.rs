@@ -73,7 +73,7 @@ async fn read_page(
 /// Jobs that follow each other in a list.
 pub(crate) struct Slice {
     pub(crate) jobs: Vec<shapes::ListedJob>,
-    /// The last of them, if there are more behind it.
+    /// The last of them, if there are more after it.
     pub(crate) last: Option<JobId>,
 }
 
@@ -122,7 +122,7 @@ async fn slice_with_results(state: &AppState, mut filter: JobFilter, limit: usiz
     }
 }
 
-/// The first rows that fit a filter, at most `limit`; and the last of them, if there are more behind it.
+/// The first rows that fit a filter, at most `limit`; and the last of them, if there are more after it.
 fn rows(
     archive: &dyn Archive,
     mut filter: JobFilter,

@@ -176,7 +176,7 @@ pub(crate) async fn wait_until_ended(state: &AppState, job: JobId, timeout: Dura
         () = actor.ended() => return Err(Denial::NoToken),
         // The caller reads the job afterwards in any case.
         _ = tokio::time::timeout(timeout, retry_until_answered(|| state.services.engine.ended(job))) => {}
-        () = state.services.leaving.cancelled() => {}
+        () = state.services.shutdown.cancelled() => {}
     }
     Ok(())
 }

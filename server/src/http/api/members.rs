@@ -11,7 +11,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::request::query::invalid_query;
 use crate::http::request::submit_params::MembersChoice;
 use crate::http::state::AppState;
-use crate::store::{JobRow, MemberPlace, SetPart};
+use crate::store::{JobRow, MemberOnWorker, RunOnRole};
 
 /// The members of a job that repeats this one; nothing if its definition decides.
 ///
@@ -22,23 +22,24 @@ pub(crate) async fn repeated(
     row: &JobRow,
     choice: MembersChoice,
 ) -> Result<Option<MemberPlan>, Problem> {
-    match (&row.set, choice) {
-        (SetPart::None, MembersChoice::Failed) => {
+    match (&row.run_on_role, choice) {
+        (RunOnRole::Alone, MembersChoice::Failed) => {
             Err(invalid_query("members", &format!("job {} runs on one worker and has no members", row.job)))
         }
-        (SetPart::None, MembersChoice::All) => Ok(None),
+        (RunOnRole::Alone, MembersChoice::All) => Ok(None),
         // A repetition of a member is a parent with this member alone.
-        (SetPart::Member(member), _) => {
-            let places = places(state, member.parent).await?;
-            let (own, others): (Vec<_>, Vec<_>) = places.into_iter().partition(|place| place.job == row.job);
-            let worker = own.iter().find_map(|place| place.worker);
+        (RunOnRole::Member(member), _) => {
+            let members = members_of(state, member.parent).await?;
+            let (own, others): (Vec<_>, Vec<_>) =
+                members.into_iter().partition(|member| member.job == row.job);
+            let worker = own.iter().find_map(|member| member.worker);
             Ok(Some(match (member.pinned.is_some(), worker) {
                 (true, Some(worker)) => MemberPlan::Workers([worker].into()),
                 _ => MemberPlan::Count { members: 1, except: workers(&succeeded(&others)) },
             }))
         }
-        (SetPart::Parent(parent), MembersChoice::All) => Ok(as_before(parent)),
-        (SetPart::Parent(parent), MembersChoice::Failed) => failed(state, parent).await.map(Some),
+        (RunOnRole::Parent(parent), MembersChoice::All) => Ok(as_before(parent)),
+        (RunOnRole::Parent(parent), MembersChoice::Failed) => failed(state, parent).await.map(Some),
     }
 }
 
@@ -51,9 +52,9 @@ fn as_before(parent: &ParentRow) -> Option<MemberPlan> {
 }
 
 async fn failed(state: &Arc<AppState>, parent: &ParentRow) -> Result<MemberPlan, Problem> {
-    let places = places(state, parent.job).await?;
+    let members = members_of(state, parent.job).await?;
     let (good, bad): (Vec<_>, Vec<_>) =
-        places.into_iter().partition(|place| place.state == JobState::Succeeded);
+        members.into_iter().partition(|member| member.state == JobState::Succeeded);
     let is_done = match &parent.plan {
         MemberPlan::All | MemberPlan::Workers(_) => bad.is_empty(),
         // Members that were never made count as well, and those whose rows are not kept any more.
@@ -77,21 +78,21 @@ async fn failed(state: &Arc<AppState>, parent: &ParentRow) -> Result<MemberPlan,
     })
 }
 
-async fn places(state: &Arc<AppState>, parent: protocol::JobId) -> Result<Vec<MemberPlace>, Problem> {
-    let places = state.read(move |archive| archive.member_places(parent, WORKERS_MAX + 1)).await?;
-    if places.len() > WORKERS_MAX {
+async fn members_of(state: &Arc<AppState>, parent: protocol::JobId) -> Result<Vec<MemberOnWorker>, Problem> {
+    let members = state.read(move |archive| archive.members_on_workers(parent, WORKERS_MAX + 1)).await?;
+    if members.len() > WORKERS_MAX {
         let detail = format!("job {parent} has more than {WORKERS_MAX} members");
         return Err(
             Problem::new(Code::TooManyJobs, detail).hint("repeat all of it, or its members by themselves")
         );
     }
-    Ok(places)
+    Ok(members)
 }
 
-fn succeeded(places: &[MemberPlace]) -> Vec<MemberPlace> {
-    places.iter().filter(|place| place.state == JobState::Succeeded).copied().collect()
+fn succeeded(members: &[MemberOnWorker]) -> Vec<MemberOnWorker> {
+    members.iter().filter(|member| member.state == JobState::Succeeded).copied().collect()
 }
 
-fn workers(places: &[MemberPlace]) -> Arc<[WorkerId]> {
-    places.iter().filter_map(|place| place.worker).collect()
+fn workers(members: &[MemberOnWorker]) -> Arc<[WorkerId]> {
+    members.iter().filter_map(|member| member.worker).collect()
 }

@@ -18,7 +18,7 @@ use crate::http::request::definition::find;
 use crate::http::request::path::Name;
 use crate::http::request::query::{Query, invalid_query};
 use crate::http::state::AppState;
-use crate::store::{Archive, JobFilter, JobRow, ReadError, SetPart};
+use crate::store::{Archive, JobFilter, JobRow, ReadError, RunOnRole};
 
 /// `GET /api/definitions/{name}/statistics`
 pub(crate) async fn of_definition(
@@ -70,7 +70,7 @@ fn ended_jobs(
         let is_last = page.len() < ROWS;
         filter.before = page.last().map(|row| row.job).or(filter.before);
         // A parent ran nowhere: its members did.
-        found.extend(page.into_iter().filter(|row| !matches!(row.set, SetPart::Parent(_))));
+        found.extend(page.into_iter().filter(|row| !matches!(row.run_on_role, RunOnRole::Parent(_))));
         if found.len() > jobs_max {
             found.truncate(jobs_max);
             return Ok((found, false));

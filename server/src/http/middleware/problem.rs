@@ -180,7 +180,7 @@ impl Problem {
         self
     }
 
-    /// Adds the id of the event behind which a client can go on.
+    /// Adds the id of the event after which a client can go on.
     #[must_use]
     pub fn last_event_id(mut self, id: String) -> Self {
         self.0.last_event_id = Some(id);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::operation::{Content, Operation, Parameter, Place};
+use super::operation::{Content, Operation, Parameter, ParameterLocation};
 use super::operations::{TAGS, all};
 use crate::auth::role::Permission;
 use crate::http::middleware::code::Code;
@@ -103,15 +103,15 @@ fn operation(operation: &Operation, deprecated: &[Deprecated]) -> Value {
 }
 
 fn parameter(parameter: &Parameter) -> Value {
-    let (place, required) = match parameter.place {
-        Place::Path => ("path", true),
-        Place::Query => ("query", false),
-        Place::QueryRequired => ("query", true),
-        Place::Header => ("header", false),
+    let (location, required) = match parameter.location {
+        ParameterLocation::Path => ("path", true),
+        ParameterLocation::Query => ("query", false),
+        ParameterLocation::QueryRequired => ("query", true),
+        ParameterLocation::Header => ("header", false),
     };
     json!({
         "name": parameter.name,
-        "in": place,
+        "in": location,
         "required": required,
         "description": parameter.text,
         "schema": parameter.kind.schema(),
@@ -245,10 +245,10 @@ fn without_nulls(schema: &mut Value) {
 /// A call that can be pasted.
 fn curl(operation: &Operation) -> String {
     let mut path = operation.path.to_owned();
-    for parameter in operation.parameters.iter().filter(|it| it.place == Place::Path) {
+    for parameter in operation.parameters.iter().filter(|it| it.location == ParameterLocation::Path) {
         path = path.replace(&format!("{{{}}}", parameter.name), &parameter.kind.example());
     }
-    let required = operation.parameters.iter().filter(|it| it.place == Place::QueryRequired);
+    let required = operation.parameters.iter().filter(|it| it.location == ParameterLocation::QueryRequired);
     let pairs: Vec<_> = required.map(|it| (it.name, it.kind.example())).collect();
     if !pairs.is_empty() {
         path = format!("{path}?{}", encode(pairs.iter().map(|(name, value)| (*name, value.as_str()))));

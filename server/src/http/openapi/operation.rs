@@ -31,7 +31,7 @@ pub(crate) struct Operation {
 /// A parameter of the path, the query or the header.
 #[derive(Clone, Copy)]
 pub(crate) struct Parameter {
-    pub(crate) place: Place,
+    pub(crate) location: ParameterLocation,
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) text: &'static str,
@@ -39,7 +39,7 @@ pub(crate) struct Parameter {
 
 /// The part of a request that a parameter is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ParameterLocation {
     Path,
     Query,
     QueryRequired,
@@ -140,7 +140,8 @@ impl Operation {
 
     /// Says what the parameter of the path is, if its name does not tell it.
     pub(super) fn path(mut self, kind: Kind, text: &'static str) -> Self {
-        if let Some(parameter) = self.parameters.iter_mut().find(|it| it.place == Place::Path) {
+        if let Some(parameter) = self.parameters.iter_mut().find(|it| it.location == ParameterLocation::Path)
+        {
             (parameter.kind, parameter.text) = (kind, text);
         }
         self
@@ -188,16 +189,16 @@ impl Parameter {
             "code" => (Kind::Text("unknown_job"), "The code of a problem."),
             _ => (Kind::Text("resize"), "The name of the definition."),
         };
-        Self { place: Place::Path, name, kind, text }
+        Self { location: ParameterLocation::Path, name, kind, text }
     }
 }
 
 pub(super) const fn query(name: &'static str, kind: Kind, text: &'static str) -> Parameter {
-    Parameter { place: Place::Query, name, kind, text }
+    Parameter { location: ParameterLocation::Query, name, kind, text }
 }
 
 pub(super) const fn header(name: &'static str, kind: Kind, text: &'static str) -> Parameter {
-    Parameter { place: Place::Header, name, kind, text }
+    Parameter { location: ParameterLocation::Header, name, kind, text }
 }
 
 /// The number of a job, a batch or a worker.

@@ -1,4 +1,4 @@
-//! Jobs as CSV by RFC 4180: a heading, a record a line, CRLF behind each.
+//! Jobs as CSV by RFC 4180: a heading, a record a line, CRLF after each.
 //!
 //! Written by hand: it is one function of quoting, and no library here protects a spreadsheet from formulas.
 

@@ -103,7 +103,7 @@ pub(crate) fn definition(
         queue_timeout_ms: definition.waits.queue.map(shapes::millis),
         quarantine_timeout_ms: definition.waits.quarantine.map(shapes::millis),
         self_fence_ms: container.self_fence.map(shapes::millis),
-        ping_interval_ms: loss.ping.map(shapes::millis),
+        ping_interval_ms: loss.heartbeat.map(shapes::millis),
         unexpected_retry_delay_ms: loss.delay.map(shapes::millis),
         expect: expectation_of(definition, snapshot),
         hooks: hooks(&definition.hooks),

@@ -69,7 +69,7 @@ mod tests {
     use protocol::{Fence, JobId, Nonce, Revision, Timestamp, WorkerId};
 
     use super::*;
-    use crate::store::SetPart;
+    use crate::store::RunOnRole;
 
     fn ended(state: State, attempt: Option<(Outcome, Option<i32>)>, reason: &str) -> JobRow {
         let attempt = attempt.map(|(outcome, exit_code)| AttemptRow {
@@ -106,7 +106,7 @@ mod tests {
             submitted_by: None,
             slot: None,
             waits_for: None,
-            set: SetPart::None,
+            run_on_role: RunOnRole::Alone,
             labels: Vec::new(),
             narrowing: None,
             ended_at: Some(Timestamp(5_000)),

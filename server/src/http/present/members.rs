@@ -1,24 +1,24 @@
-//! The JSON of a job's part in a set of jobs on several workers.
+//! The JSON of a job's role under `run_on`: parent or member.
 
 use protocol::Timestamp;
 use scheduler::run_on::{MemberPlan, MemberRow};
 
 use crate::http::present::shapes;
-use crate::store::{JobRow, SetPart};
+use crate::store::{JobRow, RunOnRole};
 
 /// The part of a member in its set.
 pub(super) const fn member_of(row: &JobRow) -> Option<&MemberRow> {
-    match &row.set {
-        SetPart::Member(member) => Some(member),
-        SetPart::None | SetPart::Parent(_) => None,
+    match &row.run_on_role {
+        RunOnRole::Member(member) => Some(member),
+        RunOnRole::Alone | RunOnRole::Parent(_) => None,
     }
 }
 
 /// The first start of a member of a parent. It is the start of the parent.
 pub(super) const fn started_at(row: &JobRow) -> Option<Timestamp> {
-    match &row.set {
-        SetPart::Parent(parent) => parent.started_at,
-        SetPart::None | SetPart::Member(_) => None,
+    match &row.run_on_role {
+        RunOnRole::Parent(parent) => parent.started_at,
+        RunOnRole::Alone | RunOnRole::Member(_) => None,
     }
 }
 
@@ -28,8 +28,8 @@ pub(super) fn ran_ms(row: &JobRow) -> Option<u64> {
 }
 
 /// The members of a parent.
-pub(super) fn of(set: &SetPart) -> Option<shapes::Members> {
-    let SetPart::Parent(row) = set else { return None };
+pub(super) fn of(role: &RunOnRole) -> Option<shapes::Members> {
+    let RunOnRole::Parent(row) = role else { return None };
     let counts = row.counts;
     Some(shapes::Members {
         run_on: match &row.plan {

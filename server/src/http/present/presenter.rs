@@ -28,7 +28,7 @@ pub(crate) use crate::http::present::waiting::{
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
-use crate::store::{AttemptRow, BatchState, DependencyRecord, GivenParams, JobRecord, JobRow, SetPart};
+use crate::store::{AttemptRow, BatchState, DependencyRecord, GivenParams, JobRecord, JobRow, RunOnRole};
 use crate::ws::MissingByRevision;
 
 /// Waiting jobs that have the same reason.
@@ -101,7 +101,7 @@ impl Presenter {
             workers: asked_workers(row.narrowing.as_deref()),
             requires: asked_labels(row.narrowing.as_deref()),
             pinned_worker: member_of(&row).and_then(|member| member.pinned).map(|worker| worker.0),
-            members: members::of(&row.set),
+            members: members::of(&row.run_on_role),
             retry_of: row.retry_of.map(|job| job.0),
             labels: row.labels.into_iter().collect(),
             reason: row.reason,
@@ -234,7 +234,7 @@ impl Presenter {
         match row.state {
             State::Scheduled => Some(PendingReason::NotDue),
             State::Quarantined => Some(PendingReason::Quarantined),
-            State::Queued if matches!(row.set, SetPart::Parent(_)) => Some(PendingReason::Members),
+            State::Queued if matches!(row.run_on_role, RunOnRole::Parent(_)) => Some(PendingReason::Members),
             State::Queued => {
                 // A job has an entry of its own only if it is pinned to its last worker, unless that attempt failed for infrastructure.
                 let is_own = |outcome| retry::budget(outcome) != RetryBudget::Infrastructure;

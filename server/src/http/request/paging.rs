@@ -19,7 +19,7 @@ pub(crate) fn limit(text: &str) -> Result<usize, Problem> {
     })
 }
 
-/// The `Link` value of the next page of a list: the same query behind the last entry shown.
+/// The `Link` value of the next page of a list: the same query after the last entry shown.
 pub(crate) fn next_page(state: &AppState, list: &str, uri: &Uri, cursor: &str) -> String {
     let mut query: Vec<String> = uri
         .query()

@@ -50,7 +50,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdAndVerb {
     }
 }
 
-/// A name and a word behind it.
+/// A name and a word after it.
 #[derive(Debug)]
 pub(crate) struct NameAndVerb(pub(crate) String, pub(crate) String);
 
@@ -80,7 +80,7 @@ pub(crate) fn id(text: &str) -> Result<Id, Problem> {
 }
 
 fn undecodable() -> Problem {
-    Problem::new(Code::InvalidPath, "the path is not UTF-8 behind its percent signs")
+    Problem::new(Code::InvalidPath, "the path is not UTF-8 once its percent signs are decoded")
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::page::{Frame, render};
 use super::usage::{self, Curves};
 use crate::http::api::{self, explain, jobs, pipelines};
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Attempt, Event, Explanation, FullJob, Job, Time, Timeout, Verdict};
+use crate::http::present::shapes::{Attempt, Event, Explanation, FullJob, Job, Time, Timeout, WorkerVerdict};
 use crate::http::request::path::Id;
 use crate::http::request::query::encode;
 use crate::http::state::AppState;
@@ -85,7 +85,7 @@ struct JobPage {
     why: String,
     /// Its position in its lane, and the estimate of its wait.
     wait: Vec<String>,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<WorkerVerdict>,
     /// Members of a job on several workers, the newest first; not all if there are many.
     members: Vec<Row>,
     can_retry_members: bool,

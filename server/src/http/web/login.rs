@@ -98,7 +98,7 @@ pub(crate) async fn sign_out(State(state): State<Arc<AppState>>, headers: Header
     response
 }
 
-/// The paths that the cookie is sent with: the base path with and without a slash behind it, and all below it.
+/// The paths that the cookie is sent with: the base path with and without a slash after it, and all below it.
 fn cookie_path(base: &str) -> &str {
     if base.is_empty() { "/" } else { base }
 }

@@ -45,7 +45,7 @@ const SHORTER: (u64, u8) = (40, 0);
 const UNKNOWN_CODE: (u64, u8) = (40, b'?');
 
 #[tokio::test]
-async fn output_behind_a_damaged_piece_is_kept_and_shown() {
+async fn output_after_a_damaged_piece_is_kept_and_shown() {
     for byte in [LENGTH, TEXT, TIME, SHORTER, UNKNOWN_CODE] {
         let place = tempfile::tempdir().unwrap();
         let segment = write(place.path(), SYNCED).await;
@@ -90,7 +90,7 @@ async fn unsynced_damage_keeps_the_segment_and_accepts_a_resend() {
     damage(&segment, TEXT);
     let logs = Logs::open(place.path(), SMALL_WAITING).unwrap();
     assert_eq!(fs::metadata(&segment).unwrap().len(), whole, "nothing is deleted");
-    assert_eq!(text(&logs, 1, OUT), "x".repeat(500), "what is behind may never have been acknowledged");
+    assert_eq!(text(&logs, 1, OUT), "x".repeat(500), "later bytes may never have been acknowledged");
     assert_eq!(text(&logs, 2, OUT), "y".repeat(3_000), "this goes on where it stood");
     logs.append(vec![out(1, 500, &"x".repeat(2_500))]).await.unwrap();
     assert_eq!(text(&logs, 1, OUT), "x".repeat(3_000));

@@ -107,7 +107,7 @@ async fn output_has_the_time_at_which_it_was_appended() {
 }
 
 #[tokio::test]
-async fn output_since_a_time_begins_behind_the_last_that_is_older() {
+async fn output_since_a_time_begins_after_the_last_that_is_older() {
     let place = tempfile::tempdir().unwrap();
     let logs = Logs::open(place.path(), SMALL).unwrap();
     // Of an earlier version; then the clock is set back by a second; the last two lie in other segments.

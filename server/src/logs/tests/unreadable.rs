@@ -50,7 +50,7 @@ async fn an_index_that_cannot_be_used_is_made_again_when_output_goes_on() {
 }
 
 #[tokio::test]
-async fn output_behind_a_segment_that_cannot_be_read_has_its_place() {
+async fn output_after_a_segment_that_cannot_be_read_has_its_place() {
     let place = tempfile::tempdir().unwrap();
     let logs = open(&place).await;
     for extension in ["idx", "seg"] {

@@ -160,7 +160,7 @@ pub(in crate::store) fn a_batch_counts_its_members_whatever_becomes_of_them(back
 pub(in crate::store) fn neighbours_of_a_batch_are_not_counted_with_it(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     harness.commit(vec![worker(1, "w1")]);
-    // Two batches with a job before, between and behind them.
+    // Two batches with a job before, between and after them.
     harness.commit(vec![
         added(1),
         new_batch(2, 2, None),

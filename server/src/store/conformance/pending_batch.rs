@@ -123,7 +123,7 @@ pub(in crate::store) fn members_are_made_once_and_where_numbers_were_set_aside(b
     harness.commit(vec![member(3, 2)]);
     harness.commit(vec![member(4, 2), formed(2)]);
     assert_eq!(harness.list(JobFilter::default()), [7, 6, 5, 4, 3, 2, 1]);
-    // Numbers behind it may be left out in the same group, and later.
+    // Numbers after it may be left out in the same group, and later.
     let skipped = |after, job| Change::Skipped {
         after: JobId(after),
         job: JobId(job),

@@ -9,7 +9,7 @@ use scheduler::step::{AddedJob, Change};
 
 use super::Backend;
 use super::harness::*;
-use crate::store::{JobFilter, MemberPlace, RetentionCutoffs, SetPart};
+use crate::store::{JobFilter, MemberOnWorker, RetentionCutoffs, RunOnRole};
 
 fn parent(number: u64, plan: MemberPlan) -> ParentRow {
     let counts = ParentCounts::default();
@@ -66,18 +66,22 @@ pub(in crate::store) fn parents_come_back_with_their_members(backend: &mut dyn B
     let in_state = |state| JobFilter { states: vec![state], ..JobFilter::default() };
     assert_eq!(harness.list(in_state(State::Running)), [1], "a member has started");
     assert_eq!(harness.list(in_state(State::Queued)), [6, 5, 4, 3]);
-    assert_eq!(harness.archive().job(JobId(1)).unwrap().unwrap().row.set, SetPart::Parent(complete.into()));
     assert_eq!(
-        harness.archive().job(JobId(3)).unwrap().unwrap().row.set,
-        SetPart::Member(member(3, 1, Some(4)))
+        harness.archive().job(JobId(1)).unwrap().unwrap().row.run_on_role,
+        RunOnRole::Parent(complete.into())
+    );
+    assert_eq!(
+        harness.archive().job(JobId(3)).unwrap().unwrap().row.run_on_role,
+        RunOnRole::Member(member(3, 1, Some(4)))
     );
     assert_eq!(harness.list(JobFilter { parent: Some(JobId(1)), ..JobFilter::default() }), [3, 2]);
     assert_eq!(harness.list(JobFilter { without_members: true, ..JobFilter::default() }), [6, 4, 1]);
     let failed = JobFilter { parent: Some(JobId(1)), states: vec![State::Failed], ..JobFilter::default() };
     assert_eq!(harness.list(failed), [2]);
-    let place = |job, state, worker| MemberPlace { job: JobId(job), state, worker: Some(WorkerId(worker)) };
-    let places = harness.archive().member_places(JobId(1), 10).unwrap();
-    assert_eq!(places, [place(2, State::Failed, 3), place(3, State::Queued, 4)]);
+    let on_worker =
+        |job, state, worker| MemberOnWorker { job: JobId(job), state, worker: Some(WorkerId(worker)) };
+    let members = harness.archive().members_on_workers(JobId(1), 10).unwrap();
+    assert_eq!(members, [on_worker(2, State::Failed, 3), on_worker(3, State::Queued, 4)]);
 }
 
 pub(in crate::store) fn a_parent_ends_without_an_attempt_and_keeps_its_counts(backend: &mut dyn Backend) {
@@ -112,7 +116,10 @@ pub(in crate::store) fn a_parent_ends_without_an_attempt_and_keeps_its_counts(ba
     assert_eq!(harness.remove_all(old), 0);
     let of_parent = || JobFilter { parent: Some(JobId(1)), ..JobFilter::default() };
     assert_eq!(harness.list(of_parent()), [2]);
-    assert_eq!(harness.archive().job(JobId(1)).unwrap().unwrap().row.set, SetPart::Parent(last.into()));
+    assert_eq!(
+        harness.archive().job(JobId(1)).unwrap().unwrap().row.run_on_role,
+        RunOnRole::Parent(last.into())
+    );
     let since = |at| JobFilter {
         ended_since: Some(Timestamp(at)),
         ended_until: Some(Timestamp(at + 1)),
@@ -145,8 +152,8 @@ pub(in crate::store) fn members_of_a_parent_that_lives_are_kept_and_go_with_it(b
     let (loaded, _) = harness.restart();
     assert_eq!(loaded.parents[0].members, [member(2, 1, Some(3)), member(5_000, 1, Some(4))]);
     assert_eq!(harness.list(JobFilter::default()), [5_000, 2, 1]);
-    let places = harness.archive().member_places(JobId(1), 10).unwrap();
-    assert_eq!(places.len(), 2);
+    let members = harness.archive().members_on_workers(JobId(1), 10).unwrap();
+    assert_eq!(members.len(), 2);
     let complete = ParentRow { is_complete: true, ..row };
     harness.commit(vec![
         ended_at(5_000, State::Failed, 20),

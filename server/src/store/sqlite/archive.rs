@@ -24,7 +24,7 @@ use super::{
 use crate::store::directory::DataDirectory;
 use crate::store::{
     Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord,
-    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError, MemberPlace, OutputLimits,
+    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError, MemberOnWorker, OutputLimits,
     PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
@@ -221,8 +221,8 @@ impl Archive for SqliteArchive {
         })
     }
 
-    fn member_places(&self, parent: JobId, limit: usize) -> Result<Vec<MemberPlace>, ReadError> {
-        self.read(|connection| run_on::places(connection, parent, limit))
+    fn members_on_workers(&self, parent: JobId, limit: usize) -> Result<Vec<MemberOnWorker>, ReadError> {
+        self.read(|connection| run_on::members_on_workers(connection, parent, limit))
     }
 
     fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {

@@ -13,4 +13,4 @@ pub(super) const SEEN_NAME: i64 = 1;
 /// In `seen`: blocks with attempts on a worker.
 pub(super) const SEEN_WORKER: i64 = 2;
 /// In `seen`: blocks with jobs that the holder of a name has made.
-pub(super) const SEEN_SUBMITTER: i64 = 3;
+pub(super) const SEEN_REQUESTER: i64 = 3;

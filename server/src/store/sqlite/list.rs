@@ -10,10 +10,10 @@ mod last;
 mod names;
 mod parts;
 mod scheduled;
+mod sql;
 mod tag;
 
 use protocol::JobId;
-use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use scheduler::job::State;
 
@@ -24,7 +24,7 @@ use crate::store::{JOBS_MAX, JobFilter, JobRow};
 use coarse::{Blocks, blocks_of};
 pub(super) use last::last_ended;
 use names::NameSet;
-use parts::{Part, has_closed_attempt, parts, singles};
+use parts::{Part, parts, singles};
 #[cfg(test)]
 pub(super) use scheduled::SQL as SCHEDULED_SQL;
 pub(super) use scheduled::scheduled_jobs;
@@ -38,7 +38,7 @@ pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Res
     let limit = filter.limit.min(JOBS_MAX);
     let names = NameSet::of(connection, filter)?;
     if let Some(name) = &filter.submitted_by
-        && coarse::submitter(connection, name)?.is_none()
+        && coarse::requester_id(connection, name)?.is_none()
     {
         // Nobody of this name ever made a job.
         return Ok(Vec::new());
@@ -230,122 +230,6 @@ impl Query<'_> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let live: i64 = statement.query_row((lowest, highest, FEW_LIVE + 1), |row| row.get(0))?;
         Ok(live <= FEW_LIVE)
-    }
-
-    /// The SQL of a part. It consists of fixed text; all values of the request are bound.
-    fn sql(&self, (lowest, highest): Range, limit: usize, leads: Leads) -> (String, Vec<Value>) {
-        let mut sql = format!("SELECT {} FROM ", rows::JOB_COLUMNS);
-        let mut values: Vec<Value> = vec![lowest.into(), highest.into()];
-        let mut bind = |value: Value| {
-            values.push(value);
-            values.len()
-        };
-        let (source, joins) = (self.source(), rows::JOB_JOINS);
-        let key = if let Some(tag) = Tag::of(self.filter) {
-            let table = tag.table();
-            let (pair, key) = match leads {
-                Leads::Tags => (format!("{table} CROSS JOIN {source} j"), "tag.job"),
-                Leads::Jobs => (format!("{source} j CROSS JOIN {table}"), "j.id"),
-            };
-            sql += &format!("{pair} ON j.id = tag.job {joins} WHERE {} AND {key}", tag.condition(&mut bind));
-            key
-        } else {
-            sql += &format!("{source} j {joins} WHERE j.id");
-            "j.id"
-        };
-        sql += " BETWEEN ?1 AND ?2";
-        match self.part {
-            Part::Live(None) | Part::Ended => {}
-            Part::RunningParents => sql += " AND j.id IN (SELECT job FROM running_parents)",
-            Part::Live(Some(State::Queued)) => {
-                sql += " AND j.state = 2 AND j.id NOT IN (SELECT job FROM running_parents)";
-            }
-            // Jobs that wait for a retry are fewer than those with a state: `+` leaves out the index by state.
-            Part::Live(Some(state)) if has_closed_attempt(self.filter) => {
-                sql += &format!(" AND +j.state = ?{}", bind(codes::of_state(state).into()));
-            }
-            // The second condition makes the partial index eligible; likewise below.
-            Part::Live(Some(state)) => {
-                sql += &format!(" AND j.state = ?{} AND j.state <> 2", bind(codes::of_state(state).into()));
-            }
-            Part::Succeeded => sql += " AND j.state = 6",
-            Part::SucceededNonZero => sql += " AND j.state = 6 AND j.exit_code <> 0",
-            Part::Unsuccessful(state) => {
-                sql += &format!(" AND j.state = ?{} AND j.state <> 6", bind(codes::of_state(state).into()));
-            }
-        }
-        if let Some(name) = &self.filter.name {
-            let name = bind(name.clone().into());
-            sql += &format!(" AND j.definition IN (SELECT id FROM definitions WHERE name = ?{name})");
-        }
-        if let Some(names) = self.names {
-            let names = bind(names.definitions.clone().into());
-            // `+`: each job of the walk is looked up in the list. By an index, all jobs of these definitions would be read and sorted.
-            sql += &format!(" AND +j.definition IN (SELECT value FROM json_each(?{names}))");
-        }
-        if let (Some(schedule), Some(_)) = (&self.filter.schedule, &self.filter.label) {
-            let schedule = bind(schedule.clone().into());
-            sql += &format!(
-                " AND EXISTS (SELECT 1 FROM fires f WHERE f.job = j.id AND f.reason IS NULL AND f.schedule = ?{schedule})"
-            );
-        }
-        if let Some(revision) = self.filter.revision {
-            let revision = bind(revision.0.to_be_bytes().to_vec().into());
-            sql += &format!(" AND j.definition IN (SELECT id FROM definitions WHERE revision = ?{revision})");
-        }
-        // One at most, see `singles`.
-        for outcome in &self.filter.outcomes {
-            sql += &format!(" AND j.outcome = ?{}", bind(codes::of_outcome(*outcome).into()));
-        }
-        if let Some(code) = self.filter.exit_code {
-            sql += &format!(" AND j.exit_code = ?{}", bind(i64::from(code).into()));
-        }
-        if let Some(since) = self.filter.ended_since {
-            sql += &format!(" AND j.ended_at >= ?{}", bind(since.0.into()));
-        }
-        if let Some(until) = self.filter.ended_until {
-            sql += &format!(" AND j.ended_at < ?{}", bind(until.0.into()));
-        }
-        if let Some(text) = &self.filter.text {
-            let text = bind(text.to_ascii_lowercase().into());
-            sql += &format!(" AND instr(lower(j.reason), ?{text}) > 0");
-        }
-        if let Some(worker) = self.filter.worker {
-            sql += &format!(" AND j.worker = ?{}", bind(worker.0.cast_signed().into()));
-        }
-        if let Some(name) = &self.filter.submitted_by {
-            let name = bind(name.clone().into());
-            // `+`: looked up once, and no reason to read jobs in another order.
-            sql += &format!(" AND +j.submitter = (SELECT id FROM submitters WHERE name = ?{name})");
-        }
-        if let Some(batch) = self.filter.batch {
-            sql += &format!(" AND j.batch = ?{}", bind(batch.0.cast_signed().into()));
-        }
-        if let Some(parent) = self.filter.parent {
-            let parent = bind(parent.0.cast_signed().into());
-            sql += &format!(" AND j.id IN (SELECT job FROM members WHERE parent = ?{parent})");
-        }
-        if self.filter.without_members {
-            sql += " AND NOT EXISTS (SELECT 1 FROM members m WHERE m.job = j.id)";
-        }
-        if let Some(since) = self.filter.since {
-            sql += &format!(" AND j.created_at >= ?{}", bind(since.0.into()));
-        }
-        if let Some(until) = self.filter.until {
-            sql += &format!(" AND j.created_at < ?{}", bind(until.0.into()));
-        }
-        let limit = bind(i64::try_from(limit).unwrap_or(i64::MAX).into());
-        sql += &format!(" ORDER BY {key} DESC LIMIT ?{limit}");
-        (sql, values)
-    }
-
-    const fn source(&self) -> &'static str {
-        match self.part {
-            Part::Live(_) | Part::RunningParents => {
-                "(SELECT *, NULL AS ended_at, NULL AS reason, 0 AS confirmed FROM jobs)"
-            }
-            Part::Ended | Part::Succeeded | Part::SucceededNonZero | Part::Unsuccessful(_) => "ended",
-        }
     }
 }
 

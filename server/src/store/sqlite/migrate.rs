@@ -191,10 +191,10 @@ fn checksum(sql: &str) -> String {
 mod tests {
     use super::*;
 
-    const PLACE: &str = "/data/longshore.db";
+    const STORE_FILE: &str = "/data/longshore.db";
 
     fn refusal(connection: &mut Connection, migrations: &[(&str, &str)]) -> String {
-        apply(connection, Path::new(PLACE), migrations).unwrap_err().to_string()
+        apply(connection, Path::new(STORE_FILE), migrations).unwrap_err().to_string()
     }
 
     fn and_then<'m>(more: &[(&'m str, &'m str)]) -> Vec<(&'m str, &'m str)> {
@@ -204,10 +204,10 @@ mod tests {
     #[test]
     fn a_store_of_the_first_schema_comes_up_to_date_with_what_it_holds() {
         let mut connection = Connection::open_in_memory().unwrap();
-        apply(&mut connection, Path::new(PLACE), &MIGRATIONS[..1]).unwrap();
+        apply(&mut connection, Path::new(STORE_FILE), &MIGRATIONS[..1]).unwrap();
         let worker = "INSERT INTO workers (id, name, secret_hash, joined_at, seen_at, cordoned) VALUES (1, 'w', zeroblob(32), 1, 1, 1)";
         connection.execute(worker, []).unwrap();
-        migrate(&mut connection, Path::new(PLACE)).unwrap();
+        migrate(&mut connection, Path::new(STORE_FILE)).unwrap();
         let workers = crate::store::sqlite::rows::workers(&connection).unwrap();
         assert_eq!((workers.len(), workers[0].cordoned, workers[0].drain), (1, true, None));
     }
@@ -215,10 +215,10 @@ mod tests {
     #[test]
     fn an_older_store_gets_what_it_lacks_and_a_newer_one_is_refused() {
         let mut connection = Connection::open_in_memory().unwrap();
-        migrate(&mut connection, Path::new(PLACE)).unwrap();
-        migrate(&mut connection, Path::new(PLACE)).expect("a second start changes nothing");
+        migrate(&mut connection, Path::new(STORE_FILE)).unwrap();
+        migrate(&mut connection, Path::new(STORE_FILE)).expect("a second start changes nothing");
         let next = and_then(&[("next", "CREATE TABLE more (id INTEGER);")]);
-        apply(&mut connection, Path::new(PLACE), &next).unwrap();
+        apply(&mut connection, Path::new(STORE_FILE), &next).unwrap();
         connection.execute("INSERT INTO more VALUES (1)", []).unwrap();
         let refusal = refusal(&mut connection, MIGRATIONS);
         let newer = format!("/data/longshore.db has schema {}, written by a newer Longshore", newest() + 1);
@@ -229,10 +229,10 @@ mod tests {
     fn migration_keeps_the_rows_of_every_older_schema() {
         for version in 1..MIGRATIONS.len() {
             let mut connection = Connection::open_in_memory().unwrap();
-            apply(&mut connection, Path::new(PLACE), &MIGRATIONS[..version]).unwrap();
+            apply(&mut connection, Path::new(STORE_FILE), &MIGRATIONS[..version]).unwrap();
             let job = "INSERT INTO jobs (id, definition, state, priority, created_at, due_at) VALUES (7, 1, 2, 0, 0, 0)";
             connection.execute(job, []).unwrap();
-            migrate(&mut connection, Path::new(PLACE)).unwrap();
+            migrate(&mut connection, Path::new(STORE_FILE)).unwrap();
             let jobs: i64 =
                 connection.query_row("SELECT sum(id) FROM all_jobs", [], |row| row.get(0)).unwrap();
             assert_eq!(jobs, 7, "version {version}");
@@ -242,17 +242,17 @@ mod tests {
     #[test]
     fn a_failing_migration_leaves_the_file_as_it_was() {
         let mut connection = Connection::open_in_memory().unwrap();
-        migrate(&mut connection, Path::new(PLACE)).unwrap();
+        migrate(&mut connection, Path::new(STORE_FILE)).unwrap();
         let broken = and_then(&[("good", "CREATE TABLE more (id INTEGER);"), ("bad", "CREATE TABLE;")]);
         refusal(&mut connection, &broken);
-        migrate(&mut connection, Path::new(PLACE)).expect("it is still at its version");
+        migrate(&mut connection, Path::new(STORE_FILE)).expect("it is still at its version");
         assert!(!connection.table_exists(None, "more").unwrap());
     }
 
     #[test]
     fn a_migration_that_was_changed_afterwards_is_noticed() {
         let mut connection = Connection::open_in_memory().unwrap();
-        migrate(&mut connection, Path::new(PLACE)).unwrap();
+        migrate(&mut connection, Path::new(STORE_FILE)).unwrap();
         let mut changed = MIGRATIONS.to_vec();
         changed[0].1 = "-- something else";
         let refusal = refusal(&mut connection, &changed);

@@ -102,7 +102,7 @@ fn expect_recovery(connection: &Connection, definition: &str) -> rusqlite::Resul
         .map(drop)
 }
 
-/// Makes the messages about what has gone wrong due that wait for the end of a period. A recovery is sent behind them.
+/// Makes the messages about what has gone wrong due that wait for the end of a period. A recovery is sent after them.
 fn send_held_back(connection: &Connection, definition: &str, at: Timestamp) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -280,7 +280,7 @@ fn make_due(connection: &Connection, group: &UnsentGroup, at: Timestamp) -> rusq
         .map(drop)
 }
 
-/// Added to the numbers of messages that were tried, so that they come behind the others.
+/// Added to the numbers of messages that were tried, so that they come after the others.
 const TRIED: i64 = 1 << 60;
 
 const COLUMNS: &str = "id, definition, target, kind, host, occasion, count, first_at, last_at, job, state, opens_at, \

@@ -25,8 +25,8 @@ pub(super) fn without(hidden: &[Range], (lowest, mut highest): Range) -> Vec<Ran
     left
 }
 
-/// Removes what a crash has left of batches that were never made, and returns how many members that were. Numbers that were set
-/// aside for them are not given again, and are written down as left out.
+/// Removes what a crash has left of batches that were never made, and returns how many members that were. Numbers that were
+/// reserved for them are not given again, and are written down as left out.
 pub(super) fn remove_unfinished(connection: &mut Connection) -> rusqlite::Result<usize> {
     let mut removed = 0;
     for (first, last) in ranges(connection)? {

@@ -8,7 +8,7 @@ use scheduler::details::JobDetails;
 use scheduler::job::State;
 
 use super::{dependencies, hooks, json_column, param_rows, rows, run_on, schedules};
-use crate::store::{DEPENDENCIES_SHOWN, GivenParams, JobRecord, JobRow, OutputLimits, SetPart};
+use crate::store::{DEPENDENCIES_SHOWN, GivenParams, JobRecord, JobRow, OutputLimits, RunOnRole};
 
 /// Adds the slot of a job, its part in a set with the state that follows from it, and the job that it waits for.
 pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::Result<()> {
@@ -16,8 +16,8 @@ pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::R
         None => schedules::slot_of(connection, row.job)?,
         Some(_) => schedules::carried_slot(connection, row.job)?,
     };
-    row.set = run_on::part_of(connection, row.job)?;
-    if let SetPart::Parent(parent) = &row.set
+    row.run_on_role = run_on::run_on_role(connection, row.job)?;
+    if let RunOnRole::Parent(parent) = &row.run_on_role
         && row.state == State::Queued
         && parent.started_at.is_some()
     {

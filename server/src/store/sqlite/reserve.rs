@@ -1,4 +1,4 @@
-//! Room that is set aside on the disk: a commit that finds the disk full gets it, so that what workers report is still taken in.
+//! Space that is reserved on the disk: a commit that finds the disk full gets it, so that what workers report is still taken in.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ pub(super) struct Reserve {
     file: PathBuf,
     /// When it was last seen to be there, or no room for it.
     looked: Instant,
-    /// Some file systems cannot set space aside.
+    /// Some file systems cannot reserve space.
     is_impossible: bool,
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 impl Reserve {
-    /// Of the store in this directory; set aside at once if there is room.
+    /// Of the store in this directory; reserved at once if there is room.
     pub(super) fn lay(directory: &Path) -> Self {
         let mut reserve =
             Self { file: directory.join(RESERVE), looked: Instant::now(), is_impossible: false };
@@ -35,7 +35,7 @@ impl Reserve {
         release(&self.file)
     }
 
-    /// Sets it aside again once there is room; looks every few seconds.
+    /// Reserves it again once there is room; looks every few seconds.
     pub(super) fn renew(&mut self) {
         if self.looked.elapsed() >= LOOK_EVERY {
             self.looked = Instant::now();

@@ -16,7 +16,7 @@ use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::Note;
 
 use super::{codes, interventions, json_column, param_rows, usage_column};
-use crate::store::{AttemptRow, JobRow, SetPart, StoredDefinition};
+use crate::store::{AttemptRow, JobRow, RunOnRole, StoredDefinition};
 
 /// In `jobs.details`: the job has labels.
 pub(super) const HAS_LABELS: i64 = 1;
@@ -60,7 +60,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, i64)> {
         submitted_by: row.get(33)?,
         slot: None,
         waits_for: None,
-        set: SetPart::None,
+        run_on_role: RunOnRole::Alone,
         labels: Vec::new(),
         narrowing: None,
         ended_at: row.get::<_, Option<i64>>(11)?.map(Timestamp),

@@ -6,7 +6,7 @@ use scheduler::job::State;
 use scheduler::run_on::{LiveParent, MemberPlan, MemberRow, ParentCounts, ParentRow, WorkerUse};
 
 use super::{codes, json_column};
-use crate::store::{MemberPlace, SetPart};
+use crate::store::{MemberOnWorker, RunOnRole};
 
 /// Writes the row of a parent, after those of the jobs, and that it runs.
 pub(super) fn put_parent(connection: &Connection, row: &ParentRow) -> rusqlite::Result<()> {
@@ -94,18 +94,18 @@ pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveParent>>
     Ok(live)
 }
 
-/// The part of a job in a set. A queued parent of which a member has started runs.
-pub(super) fn part_of(connection: &Connection, job: JobId) -> rusqlite::Result<SetPart> {
+/// The role of a job under `run_on`. A queued parent of which a member has started runs.
+pub(super) fn run_on_role(connection: &Connection, job: JobId) -> rusqlite::Result<RunOnRole> {
     let member_row = connection
         .prepare_cached("SELECT job, parent, worker FROM members WHERE job = ?1")?
         .query_row([number(job)], member)
         .optional()?;
     if let Some(row) = member_row {
-        return Ok(SetPart::Member(row));
+        return Ok(RunOnRole::Member(row));
     }
     let sql = format!("SELECT {PARENT_COLUMNS} FROM parents p WHERE job = ?1");
     let row = connection.prepare_cached(&sql)?.query_row([number(job)], parent).optional()?;
-    Ok(row.map_or(SetPart::None, |row| SetPart::Parent(Box::new(row))))
+    Ok(row.map_or(RunOnRole::Alone, |row| RunOnRole::Parent(Box::new(row))))
 }
 
 /// The state of a job as people see it: a parent runs once a member has started, while its own row is queued.
@@ -123,11 +123,11 @@ pub(super) fn is_member(connection: &Connection, job: JobId) -> rusqlite::Result
 }
 
 /// The members of a parent with their states and the workers that they were on last, or are pinned to: at most `limit`.
-pub(super) fn places(
+pub(super) fn members_on_workers(
     connection: &Connection,
     parent: JobId,
     limit: usize,
-) -> rusqlite::Result<Vec<MemberPlace>> {
+) -> rusqlite::Result<Vec<MemberOnWorker>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     connection
         .prepare_cached(
@@ -136,7 +136,7 @@ pub(super) fn places(
         )?
         .query_map((number(parent), limit), |row| {
             let worker = row.get::<_, Option<i64>>(2)?.map(|id| WorkerId(id.cast_unsigned()));
-            Ok(MemberPlace { job: JobId(unsigned(row, 0)?), state: codes::state(row.get(1)?)?, worker })
+            Ok(MemberOnWorker { job: JobId(unsigned(row, 0)?), state: codes::state(row.get(1)?)?, worker })
         })?
         .collect()
 }

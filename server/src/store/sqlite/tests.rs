@@ -26,9 +26,9 @@ mod sent_now;
 mod wal;
 
 /// A data directory that goes with its test.
-struct Place(TempDir);
+struct TestDataDir(TempDir);
 
-impl Place {
+impl TestDataDir {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -60,14 +60,14 @@ impl Place {
     }
 }
 
-impl Backend for Place {
+impl Backend for TestDataDir {
     fn open(&mut self) -> (Box<dyn Store>, Box<dyn Archive>) {
         let (store, archive) = Self::open(self);
         (Box::new(store), Box::new(archive))
     }
 }
 
-conforms!(Place::new());
+conforms!(TestDataDir::new());
 
 fn group(loaded: &Loaded, number: u64, changes: Vec<Change>) -> Group {
     let definition = StoredDefinition { revision: Revision(1), name: "resize".into(), entry: "{}".into() };
@@ -127,11 +127,11 @@ fn list(archive: &SqliteArchive) -> Vec<u64> {
 
 #[test]
 fn an_ended_job_is_immutable_even_for_raw_sql() {
-    let place = Place::new();
-    let (mut store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     store.commit(&group(&loaded, 1, vec![added(1), cancelled(1)])).unwrap();
-    let shell = place.sql();
+    let shell = data_dir.sql();
     let refusal = shell.execute("UPDATE ended SET state = 7", []).unwrap_err().to_string();
     assert_eq!(refusal, "an ended job never changes");
     let columns: Vec<String> = shell
@@ -155,11 +155,11 @@ fn an_ended_job_is_immutable_even_for_raw_sql() {
 
 #[test]
 fn the_schema_refuses_a_running_job_without_worker_or_session() {
-    let place = Place::new();
-    let (mut store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     store.commit(&group(&loaded, 1, vec![added(1), added(2), assigned(2)])).unwrap();
-    let shell = place.sql();
+    let shell = data_dir.sql();
     for sql in [
         "UPDATE jobs SET state = 3 WHERE id = 1",
         "UPDATE jobs SET state = 4 WHERE id = 2",
@@ -175,15 +175,15 @@ fn the_schema_refuses_a_running_job_without_worker_or_session() {
 
 #[test]
 fn committed_groups_survive_a_crash_and_uncommitted_rows_do_not() {
-    let place = Place::new();
-    let (mut store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     store.commit(&group(&loaded, 1, vec![added(1), added(2)])).unwrap();
     // In the middle of the next group: everything is written but not committed.
     store.connection.execute_batch("PRAGMA cache_spill = 1; PRAGMA cache_size = 1; BEGIN IMMEDIATE").unwrap();
     store.connection.execute("UPDATE jobs SET priority = 99", []).unwrap();
     store.connection.execute("DELETE FROM jobs WHERE id = 2", []).unwrap();
-    let after = place.crash();
+    let after = data_dir.crash();
     let (mut store, archive) = after.open();
     let mut live = Vec::new();
     let loaded = store.load(&mut live_jobs(|job| live.push((job.job.0, job.priority)))).unwrap();
@@ -193,16 +193,16 @@ fn committed_groups_survive_a_crash_and_uncommitted_rows_do_not() {
 
 #[test]
 fn a_torn_log_gives_a_whole_number_of_groups() {
-    let place = Place::new();
-    let (mut store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     for number in 1..=20 {
         store.commit(&group(&loaded, number, vec![added(2 * number), added(2 * number + 1)])).unwrap();
     }
-    let log = place.0.path().join("longshore.db-wal");
+    let log = data_dir.0.path().join("longshore.db-wal");
     let length = fs::metadata(&log).unwrap().len();
     for cut in (0..length).step_by(1_777) {
-        let after = place.crash();
+        let after = data_dir.crash();
         let torn = fs::File::options().write(true).open(after.0.path().join("longshore.db-wal")).unwrap();
         torn.set_len(length - cut).unwrap();
         let Ok((mut store, archive)) = open(&Arc::new(DataDirectory::take(after.0.path()).unwrap())) else {
@@ -217,55 +217,55 @@ fn a_torn_log_gives_a_whole_number_of_groups() {
 
 #[test]
 fn files_that_are_not_ours_are_refused_by_name() {
-    let place = Place::new();
+    let data_dir = TestDataDir::new();
     fs::write(
-        place.file(),
+        data_dir.file(),
         "these are somebody's notes, long enough to be taken for a header of a database file".repeat(50),
     )
     .unwrap();
-    let refusal = place.refusal();
+    let refusal = data_dir.refusal();
     assert!(refusal.contains("longshore.db is not a Longshore store"), "{refusal}");
-    let place = Place::new();
-    place.sql().execute_batch("CREATE TABLE theirs (id INTEGER)").unwrap();
-    let refusal = place.refusal();
+    let data_dir = TestDataDir::new();
+    data_dir.sql().execute_batch("CREATE TABLE theirs (id INTEGER)").unwrap();
+    let refusal = data_dir.refusal();
     assert!(refusal.contains("is an SQLite database, but not a Longshore store"), "{refusal}");
 }
 
 #[test]
 fn a_damaged_store_is_named() {
-    let place = Place::new();
-    drop(place.open());
-    let file = fs::File::options().write(true).open(place.file()).unwrap();
-    // The page of the schema, behind the header.
+    let data_dir = TestDataDir::new();
+    drop(data_dir.open());
+    let file = fs::File::options().write(true).open(data_dir.file()).unwrap();
+    // The page of the schema, after the header.
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xFF; 2_000], 100).unwrap();
-    let refusal = place.refusal();
+    let refusal = data_dir.refusal();
     assert!(refusal.contains("longshore.db is damaged"), "{refusal}");
 }
 
 #[test]
 fn an_orderly_end_is_told_from_a_crash() {
-    let place = Place::new();
-    let clean = |place: &Place| {
-        place.sql().query_row("SELECT clean FROM installation", [], |row| row.get::<_, bool>(0))
+    let data_dir = TestDataDir::new();
+    let clean = |data_dir: &TestDataDir| {
+        data_dir.sql().query_row("SELECT clean FROM installation", [], |row| row.get::<_, bool>(0))
     };
-    let (mut store, archive) = place.open();
+    let (mut store, archive) = data_dir.open();
     store.load(&mut |_| {}).unwrap();
-    assert!(!clean(&place).unwrap());
+    assert!(!clean(&data_dir).unwrap());
     drop((store, archive));
-    assert!(clean(&place).unwrap());
-    assert!(!place.0.path().join("longshore.db-wal").exists(), "the log was moved into the file");
+    assert!(clean(&data_dir).unwrap());
+    assert!(!data_dir.0.path().join("longshore.db-wal").exists(), "the log was moved into the file");
 }
 
 #[test]
 fn a_full_disk_can_be_tried_again_and_uses_the_reserve_first() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
     let pages: i64 = store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     store.connection.pragma_update(None, "max_page_count", pages).unwrap();
     let big = group(&loaded, 2, (2..2_000).map(added).collect());
-    let reserve = place.0.path().join("ballast");
+    let reserve = data_dir.0.path().join("ballast");
     assert!(reserve.exists());
     assert!(matches!(store.commit(&big), Err(CommitError::Unavailable(_))));
     assert!(!reserve.exists());
@@ -277,8 +277,8 @@ fn a_full_disk_can_be_tried_again_and_uses_the_reserve_first() {
 
 #[test]
 fn write_cache_is_rolled_back_with_a_failed_commit() {
-    let place = Place::new();
-    let (mut store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let first = group(&loaded, 1, (1..2_000).map(added).collect());
     let limit = |pages: i64| store.connection.pragma_update(None, "max_page_count", pages).unwrap();
@@ -289,14 +289,14 @@ fn write_cache_is_rolled_back_with_a_failed_commit() {
     assert!(faults::is_full(&full), "{full}");
     limit(1_000_000);
     write::commit(&store.connection, &mut known, &first).unwrap();
-    let seen: i64 = place.sql().query_row("SELECT count(*) FROM seen", [], |row| row.get(0)).unwrap();
+    let seen: i64 = data_dir.sql().query_row("SELECT count(*) FROM seen", [], |row| row.get(0)).unwrap();
     assert_eq!(seen, 1, "lists by name find the block of these jobs");
 }
 
 #[test]
 fn facts_that_were_forgotten_are_read_again() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let mut cache = WriteCache::default();
     for job in 1..4 {
@@ -305,19 +305,19 @@ fn facts_that_were_forgotten_are_read_again() {
     }
     let count = |table: &str| -> i64 {
         let query = format!("SELECT count(*) FROM {table}");
-        place.sql().query_row(&query, [], |row| row.get(0)).unwrap()
+        data_dir.sql().query_row(&query, [], |row| row.get(0)).unwrap()
     };
     assert_eq!((count("definitions"), count("seen"), list(&archive).len()), (1, 1, 3));
 }
 
 #[test]
 fn a_store_that_somebody_else_holds_keeps_its_reserve() {
-    let place = Place::new();
-    let (mut store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
-    let ballast = place.0.path().join("ballast");
+    let ballast = data_dir.0.path().join("ballast");
     fs::write(&ballast, "").unwrap();
-    let shell = place.sql();
+    let shell = data_dir.sql();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
     store.connection.busy_timeout(Duration::ZERO).unwrap();
     let first = group(&loaded, 1, vec![added(1)]);
@@ -329,11 +329,11 @@ fn a_store_that_somebody_else_holds_keeps_its_reserve() {
 
 #[test]
 fn live_states_other_than_queued_are_read_by_their_index() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     store.commit(&group(&loaded, 1, vec![added(1), added(2), added(3), assigned(2)])).unwrap();
-    let shell = place.sql();
+    let shell = data_dir.sql();
     for name in [None, Some("resize".to_owned())] {
         for state in [State::Scheduled, State::Assigned, State::Running, State::Quarantined] {
             let filter =
@@ -348,8 +348,8 @@ fn live_states_other_than_queued_are_read_by_their_index() {
 
 #[test]
 fn idle_store_gives_the_space_of_deleted_rows_back() {
-    let place = Place::new();
-    let (store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (store, _archive) = data_dir.open();
     let pages =
         || store.connection.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0)).unwrap();
     store
@@ -373,8 +373,8 @@ fn idle_store_gives_the_space_of_deleted_rows_back() {
 
 #[test]
 fn row_of_a_forgotten_worker_stays_as_long_as_a_job_has_an_attempt_on_it() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let join = |number| crate::store::conformance::harness::worker(number, "w");
     let forget = |number| Change::WorkerForgotten(WorkerId(number));
@@ -383,7 +383,7 @@ fn row_of_a_forgotten_worker_stays_as_long_as_a_job_has_an_attempt_on_it() {
     store.commit(&group(&loaded, 2, vec![forget(1), forget(2)])).unwrap();
     assert_eq!(archive.worker(WorkerId(1)).unwrap(), None);
     let rows = || -> String {
-        place.sql().query_row("SELECT group_concat(id) FROM workers", [], |row| row.get(0)).unwrap()
+        data_dir.sql().query_row("SELECT group_concat(id) FROM workers", [], |row| row.get(0)).unwrap()
     };
     assert_eq!(rows(), "1", "job 1 shows the name of worker 1");
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use longshore_server::engine::Command;
 use longshore_server::store::{
     Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord,
-    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberPlace, OutputLimits, Pipeline, ReadError,
+    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits, Pipeline, ReadError,
     ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
@@ -67,7 +67,7 @@ impl Archive for StandInEngine {
         Ok(ids.iter().filter_map(|first| Some((*first, read.batch(*first)?.state))).collect())
     }
 
-    fn member_places(&self, _: JobId, _: usize) -> Result<Vec<MemberPlace>, ReadError> {
+    fn members_on_workers(&self, _: JobId, _: usize) -> Result<Vec<MemberOnWorker>, ReadError> {
         Ok(Vec::new())
     }
 

@@ -48,9 +48,9 @@ pub(crate) struct Server {
     /// Machine facts, as sessions would store them.
     pub(crate) machines: Arc<Machines>,
     pub(crate) usage: Arc<LiveUsage>,
-    pub(crate) leaving: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
     /// The same for its handlers alone: the moment in which a request arrives before the connections are told.
-    pub(crate) leaving_inside: CancellationToken,
+    pub(crate) shutdown_inside: CancellationToken,
     pub(crate) jobs_file: std::path::PathBuf,
     pub(crate) storage: Arc<Storage>,
     pub(crate) commit: CommitClock,
@@ -112,8 +112,8 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let jobs_file = directory.path().join("jobs.yaml");
         let logs = Logs::open(&directory.path().join("logs"), logs::Limits::default()).unwrap();
-        let leaving = CancellationToken::new();
-        let leaving_inside = leaving.child_token();
+        let shutdown = CancellationToken::new();
+        let shutdown_inside = shutdown.child_token();
         let machines = Arc::<Machines>::default();
         let usage = Arc::<LiveUsage>::default();
         let (storage, commit) = (Storage::of(directory.path()), CommitClock::default());
@@ -147,18 +147,18 @@ impl Server {
             storage: storage.clone(),
             tls: None,
             body_bytes_max,
-            leaving: leaving_inside.clone(),
+            shutdown: shutdown_inside.clone(),
         };
         let router = router(app, workers(Arc::clone(&logs)));
-        let served = tokio::spawn(listener.serve(router.clone(), leaving.clone()));
+        let served = tokio::spawn(listener.serve(router.clone(), shutdown.clone()));
         Self {
             address,
             stand,
             logs,
             machines,
             usage,
-            leaving,
-            leaving_inside,
+            shutdown,
+            shutdown_inside,
             jobs_file,
             storage,
             commit,

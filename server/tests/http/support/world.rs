@@ -126,7 +126,7 @@ impl World {
             submitted_by: new.submitted_by.as_deref().map(str::to_owned),
             slot: None,
             waits_for: None,
-            set: Default::default(),
+            run_on_role: Default::default(),
             labels: details.labels,
             narrowing: new.narrowing,
             ended_at: None,

@@ -51,8 +51,8 @@ fn every_key_of_the_policies_arrives() {
     assert_eq!(definition.retry, retry);
     assert_eq!(definition.success_exit_codes, [2, 24]);
     let delay = Some(Duration::from_secs(120));
-    let (after, ping) = (Duration::from_secs(90), Some(Duration::from_millis(500)));
-    let loss = LossPolicy { limit: 5, after, on_lost: OnLost::Wait, delay, ping };
+    let (after, heartbeat) = (Duration::from_secs(90), Some(Duration::from_millis(500)));
+    let loss = LossPolicy { limit: 5, after, on_lost: OnLost::Wait, delay, heartbeat };
     assert_eq!(definition.loss, loss);
     let seconds = |seconds| Some(Duration::from_secs(seconds));
     let waits =

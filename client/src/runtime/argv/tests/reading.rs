@@ -11,7 +11,7 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Parses the arguments behind `docker`; `Err` with the argument that Docker would refuse.
+    /// Parses the arguments after `docker`; `Err` with the argument that Docker would refuse.
     pub(super) fn of(args: &[String]) -> Result<Self, String> {
         let mut read = Self::default();
         let mut args = args.iter().skip_while(|it| *it == "run").cloned();

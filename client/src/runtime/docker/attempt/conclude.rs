@@ -9,12 +9,12 @@ use protocol::report::ReleaseCause;
 use tokio::time::sleep;
 use worker::input::{Exit, ResultFile, StartFailure};
 
-use super::{Attempt, AttemptOutcome, LOOK_AGAIN, not_started, unavailable};
+use super::{Attempt, AttemptOutcome, INSPECT_RETRY_INTERVAL, not_started, unavailable};
 use crate::clock;
 use crate::runtime::docker::cli::{self, CallError};
 use crate::runtime::docker::container::{self, Container, Lifecycle};
 use crate::runtime::docker::events::{self, EngineMemory};
-use crate::runtime::docker::{DockerContext, replay, run_blocking};
+use crate::runtime::docker::{DockerState, replay, run_blocking};
 
 /// The end of an attempt's CLI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +42,14 @@ pub(super) enum Conclusion {
 
 impl Attempt {
     /// Determines the end. The CLI is gone.
-    pub(super) async fn determine_end(&self, shared: &Arc<DockerContext>, cli_exit: CliExit) -> Conclusion {
+    pub(super) async fn determine_end(&self, docker: &Arc<DockerState>, cli_exit: CliExit) -> Conclusion {
         let (settling_since, cli_stderr) = (clock::now().up, self.cli_stderr().await);
         let since = if cli_exit == CliExit::Unknown { NOBODY_LOOKED } else { settling_since };
         let was_cut_off = cli::unreachable_line(&cli_stderr).is_some();
         let mut replayed = false;
         loop {
-            let Some(container) = self.inspect(shared).await else {
-                return self.conclude_absent(shared, cli_exit, &cli_stderr);
+            let Some(container) = self.inspect(docker).await else {
+                return self.conclude_absent(docker, cli_exit, &cli_stderr);
             };
             if !self.owns(&container) {
                 tracing::error!(
@@ -67,42 +67,42 @@ impl Attempt {
             }
             if was_cut_off && cli_exit == CliExit::Code(125) && container.exit_code() != 125 {
                 // The program did not end like that, so the CLI lost its engine, which may have died under the container.
-                shared.engine.health.record_outage();
+                docker.engine.health.record_outage();
             }
             match container.lifecycle() {
-                Lifecycle::Changing => sleep(LOOK_AGAIN).await,
+                Lifecycle::Changing => sleep(INSPECT_RETRY_INTERVAL).await,
                 Lifecycle::Failed(exit) => {
                     let oom_seen = container.state.oom_killed || self.oom.load(Ordering::Relaxed);
                     let exit = self.with_memory_kill(exit, oom_seen);
                     return Conclusion::Ended(AttemptOutcome::Ended { exit, at: clock::now().up });
                 }
                 Lifecycle::Unstarted => {
-                    if shared.engine.remove_unstarted(&container.id).await {
+                    if docker.engine.remove_unstarted(&container.id).await {
                         // Docker's own message that it does not start it is enough.
                         let was_told = matches!(cli_exit, CliExit::Code(125..=127)) && !was_cut_off;
-                        return self.conclude_unstarted(shared, &container, was_told).await;
+                        return self.conclude_unstarted(docker, &container, was_told).await;
                     }
                     sleep(REMOVE_AGAIN).await;
                 }
                 Lifecycle::Running => {
-                    let at = self.start_of(shared, &container).await;
-                    self.report_start(shared, &container.id, at).await;
-                    replay::follow(shared, &self.replayed()).await;
+                    let at = self.start_of(docker, &container).await;
+                    self.report_start(docker, &container.id, at).await;
+                    replay::follow(docker, &self.replayed()).await;
                     replayed = true;
                 }
                 Lifecycle::Ended => {
-                    let at = self.start_of(shared, &container).await;
-                    self.report_start(shared, &container.id, at).await;
+                    let at = self.start_of(docker, &container).await;
+                    self.report_start(docker, &container.id, at).await;
                     let saw_all =
                         [CliExit::Observed, CliExit::Code(container.exit_code())].contains(&cli_exit);
                     if replayed || !saw_all {
-                        replay::complete(shared, &self.replayed()).await;
+                        replay::complete(docker, &self.replayed()).await;
                     }
-                    if let Some(exit) = self.verdict(shared, &container, (cli_exit, since), &cli_stderr).await
+                    if let Some(exit) = self.verdict(docker, &container, (cli_exit, since), &cli_stderr).await
                     {
                         return Conclusion::Ended(AttemptOutcome::Ended {
-                            exit: self.with_result(shared, exit).await,
-                            at: self.ended_at(shared, &container),
+                            exit: self.with_result(docker, exit).await,
+                            at: self.ended_at(docker, &container),
                         });
                     }
                 }
@@ -113,14 +113,14 @@ impl Attempt {
     /// The exit of a container that ran; `None` if the engine must be asked once more.
     async fn verdict(
         &self,
-        shared: &DockerContext,
+        docker: &DockerState,
         container: &Container,
         (cli_exit, since): (CliExit, Uptime),
         cli_stderr: &str,
     ) -> Option<Exit> {
         let spec = &self.launch.spec;
         // Engines sometimes miss a kill; the control group has counted it.
-        let oom_seen = self.oom.load(Ordering::Relaxed) || shared.config.usage.was_oom_killed(self.token());
+        let oom_seen = self.oom.load(Ordering::Relaxed) || docker.config.usage.was_oom_killed(self.token());
         let exit = container.exit(oom_seen);
         if let Some(message) = container::init_failure(spec.init, container.exit_code(), cli_stderr) {
             let code = Some(container.exit_code());
@@ -131,46 +131,46 @@ impl Attempt {
             run_time: Some(container.run_time()),
         };
         if cli_exit != CliExit::Code(0)
-            && container.may_be_a_forged_success(since, shared.engine.now())
-            && shared.engine.may_forge_successes().await
+            && container.may_be_a_forged_success(since, docker.engine.now())
+            && docker.engine.may_forge_successes().await
         {
             // The event of an end may arrive a little later than the end.
             sleep(events::JUST_NOW).await;
-            return match shared.engine.forgot_end_of(container).await {
-                Ok(true) if !shared.engine.began_long_after(container).await => Some(lost),
+            return match docker.engine.forgot_end_of(container).await {
+                Ok(true) if !docker.engine.began_long_after(container).await => Some(lost),
                 // An engine whose clock is behind ours waits for the end of the time range.
                 Ok(_) | Err(CallError::Slow(_)) => Some(exit),
                 Err(_) => None,
             };
         }
-        let was_stopping = self.was_stopping(shared, container);
+        let was_stopping = self.was_stopping(docker, container);
         if was_stopping || !container::looks_like_a_dead_engine(&exit) {
             return Some(exit);
         }
         if container.was_lost_by_the_engine() {
             return Some(lost);
         }
-        if shared.engine.health.was_down_within(ENGINE_DEATH) {
+        if docker.engine.health.was_down_within(ENGINE_DEATH) {
             // The engine may only have been slow for a moment.
             sleep(events::JUST_NOW).await;
-            match shared.engine.remembers_whole_life(container).await {
+            match docker.engine.remembers_whole_life(container).await {
                 Ok(true) => return Some(exit),
                 Ok(false) | Err(CallError::Slow(_)) => return Some(lost),
                 Err(_) => return None,
             }
         }
-        if shared.engine.was_restarted_after(container).await {
+        if docker.engine.was_restarted_after(container).await {
             return Some(lost);
         }
         // A daemon that is shutting down may still answer, or has just stopped to.
         sleep(SUSPICION).await;
-        shared.engine.ping().await.is_ok().then_some(exit)
+        docker.engine.ping().await.is_ok().then_some(exit)
     }
 
     /// The container looked as if it was never started, and is removed.
     async fn conclude_unstarted(
         &self,
-        shared: &DockerContext,
+        docker: &DockerState,
         container: &Container,
         was_told: bool,
     ) -> Conclusion {
@@ -178,11 +178,11 @@ impl Attempt {
             if was_told {
                 break EngineMemory::Unstarted;
             }
-            match shared.engine.engine_memory_of(container).await {
+            match docker.engine.engine_memory_of(container).await {
                 Ok(memory) => break memory,
                 // An engine whose clock is behind ours waits for the end of the time range.
                 Err(CallError::Slow(_)) => break EngineMemory::Forgotten,
-                Err(_) => sleep(LOOK_AGAIN).await,
+                Err(_) => sleep(INSPECT_RETRY_INTERVAL).await,
             }
         };
         let exit = match memory {
@@ -200,7 +200,7 @@ impl Attempt {
     }
 
     /// The result if no container has the name.
-    fn conclude_absent(&self, shared: &DockerContext, cli_exit: CliExit, cli_stderr: &str) -> Conclusion {
+    fn conclude_absent(&self, docker: &DockerState, cli_exit: CliExit, cli_stderr: &str) -> Conclusion {
         if self.started.get().is_some() {
             return Conclusion::Ended(AttemptOutcome::Ended { exit: Exit::Vanished, at: clock::now().up });
         }
@@ -210,7 +210,7 @@ impl Attempt {
                 Conclusion::Ended(unavailable(&CallError::Unreachable(cli::one_line(cli_stderr))))
             }
             CliExit::Code(125) if cli_stderr.contains("No such image") => {
-                shared.images.forget(&self.launch.spec);
+                docker.images.forget(&self.launch.spec);
                 Conclusion::Retry(cli::one_line(cli_stderr))
             }
             CliExit::Code(125) => {

@@ -17,34 +17,34 @@ use super::{Attempt, AttemptOutcome, unavailable};
 use crate::attempt_dir::{INPUT_VARIABLE, RESULT_VARIABLE, check_result};
 use crate::error_chain::error_chain;
 use crate::runtime::docker::cli::CallError;
-use crate::runtime::docker::{DockerContext, run_blocking};
+use crate::runtime::docker::{DockerState, run_blocking};
 use crate::secrets;
 
 impl Attempt {
     /// The launch with all that depends on this moment, and whether the engine gives it GPUs. Nothing slow happens after the permit.
     pub(super) async fn complete_launch(
         &self,
-        shared: &DockerContext,
+        docker: &DockerState,
     ) -> Result<(Launch, bool), AttemptOutcome> {
         // A link may have changed since the first check.
-        let volumes = shared.admit(&self.launch.spec).await;
+        let volumes = docker.admit(&self.launch.spec).await;
         let volumes = volumes.map_err(|(cause, why)| AttemptOutcome::Refused { cause, why })?;
         let spec = ContainerSpec { volumes, ..(*self.launch.spec).clone() };
         let launch = Launch { spec: spec.into(), ..self.launch.clone() };
-        let launch = self.add_exchange(shared, launch).await?;
-        let gives_gpus = shared.engine.gives_gpus(&launch.spec).await;
+        let launch = self.add_exchange(docker, launch).await?;
+        let gives_gpus = docker.engine.gives_gpus(&launch.spec).await;
         Ok((launch, gives_gpus.map_err(|error| unavailable(&error))?))
     }
 
     /// Adds the files for secrets, input and result to a launch that is about to be started. Definitions cannot name them: the policy of
     /// the worker was checked before.
-    async fn add_exchange(&self, shared: &DockerContext, launch: Launch) -> Result<Launch, AttemptOutcome> {
+    async fn add_exchange(&self, docker: &DockerState, launch: Launch) -> Result<Launch, AttemptOutcome> {
         let mut spec = (*launch.spec).clone();
         let input = self.launch.input().map(str::to_owned);
         let is_taken = is_directory_taken(&spec);
         let seen = match is_taken {
             true => None,
-            false => shared.engine_path(self.dir.path()).await.map_err(|error| unavailable(&error))?,
+            false => docker.engine_path(self.dir.path()).await.map_err(|error| unavailable(&error))?,
         };
         if let Some(seen) = seen {
             let dir = self.dir.clone();
@@ -79,8 +79,8 @@ impl Attempt {
         }
         for (name, _) in &launch.secrets.files {
             // The attempt was admitted, so there is a place for them.
-            let Some(dirs) = shared.store.secrets() else { break };
-            let seen = shared.secrets_path(dirs, self.token()).await.map_err(|error| unavailable(&error))?;
+            let Some(dirs) = docker.store.secrets() else { break };
+            let seen = docker.secrets_path(dirs, self.token()).await.map_err(|error| unavailable(&error))?;
             let Some(seen) = seen else { break };
             spec.volumes.push(Volume {
                 source: secrets::file(&seen, name).to_string_lossy().into_owned(),
@@ -92,7 +92,7 @@ impl Attempt {
     }
 
     /// Adds the result of a program that succeeded.
-    pub(super) async fn with_result(&self, shared: &DockerContext, exit: Exit) -> Exit {
+    pub(super) async fn with_result(&self, docker: &DockerState, exit: Exit) -> Exit {
         let Exit::Ran { code: 0, oom, run_time, .. } = exit else { return exit };
         if is_directory_taken(&self.launch.spec) {
             // A file there may be of another job that has mounted the same.
@@ -103,17 +103,17 @@ impl Attempt {
             match run_blocking(move || Ok(dir.has_result_file().then(|| dir.result()))).await.flatten() {
                 Some(result) => result,
                 // It was not mounted: the engine sees other file systems.
-                None => self.copy_result(shared).await,
+                None => self.copy_result(docker).await,
             };
         Exit::Ran { code: 0, oom, run_time, result }
     }
 
     /// Copies the result out of the ended container, again if the engine fails meanwhile.
-    async fn copy_result(&self, shared: &DockerContext) -> ResultFile {
+    async fn copy_result(&self, docker: &DockerState) -> ResultFile {
         let mut why = String::new();
         for _ in 0..COPY_TRIES {
-            shared.engine.health.wait_until_up().await;
-            match self.copy_result_once(shared).await {
+            docker.engine.health.wait_until_up().await;
+            match self.copy_result_once(docker).await {
                 Ok(result) => {
                     let dir = self.dir.clone();
                     let hidden = run_blocking(move || Ok(dir.hide_secrets(result))).await;
@@ -129,16 +129,16 @@ impl Attempt {
         ResultFile::Unusable(format!("the engine did not copy it: {why}"))
     }
 
-    /// Only an engine that says so proves that there is no result. The archive is cut behind the largest allowed result.
-    async fn copy_result_once(&self, shared: &DockerContext) -> Result<ResultFile, String> {
+    /// Only an engine that says so proves that there is no result. The archive is cut after the largest allowed result.
+    async fn copy_result_once(&self, docker: &DockerState) -> Result<ResultFile, String> {
         let failed = |error: CallError| {
             if matches!(error, CallError::Unreachable(_)) {
-                shared.engine.note(&error);
+                docker.engine.mark_unreachable(&error);
             }
             error_chain(&error)
         };
         let from = format!("{}:{RESULT_IN_CONTAINER}", self.name);
-        let mut child = shared.engine.cli.spawn(["cp", &from, "-"]).map_err(failed)?;
+        let mut child = docker.engine.cli.spawn(["cp", &from, "-"]).map_err(failed)?;
         let mut archive = Vec::new();
         if let Some(stdout) = child.stdout.take() {
             let mut part = stdout.take(ARCHIVE_BYTES_MAX);
@@ -150,7 +150,7 @@ impl Attempt {
             }
         }
         let answer =
-            shared.engine.cli.answer(child, std::future::ready(()), COPY_LIMIT).await.map_err(failed)?;
+            docker.engine.cli.answer(child, std::future::ready(()), COPY_LIMIT).await.map_err(failed)?;
         match answer.ok {
             true => Ok(first_file(&archive)),
             false if says_no_result(&answer.stderr) => Ok(ResultFile::Absent),

@@ -4,18 +4,18 @@ use protocol::report::Phase;
 use worker::input::RuntimeEvent;
 
 use super::Attempt;
-use crate::runtime::docker::DockerContext;
+use crate::runtime::docker::DockerState;
 use crate::runtime::docker::images::PullError;
 
 impl Attempt {
     /// Makes the image available. The attempt asks before it pulls.
-    pub(super) async fn ensure_image(&self, shared: &DockerContext) -> Result<(), PullError> {
-        let permit = self.pull_permit.request(self.token(), &shared.events);
+    pub(super) async fn ensure_image(&self, docker: &DockerState) -> Result<(), PullError> {
+        let permit = self.pull_permit.request(self.token(), &docker.events);
         let (spec, login) = (&self.launch.spec, self.launch.secrets.registry.as_ref());
-        shared.images.ensure(shared, spec, login, permit, |phase| self.progress(shared, phase)).await
+        docker.images.ensure(docker, spec, login, permit, |phase| self.progress(docker, phase)).await
     }
 
-    pub(super) fn progress(&self, shared: &DockerContext, phase: Phase) {
-        shared.send_event(RuntimeEvent::Progressed(self.token(), phase));
+    pub(super) fn progress(&self, docker: &DockerState, phase: Phase) {
+        docker.send_event(RuntimeEvent::Progressed(self.token(), phase));
     }
 }

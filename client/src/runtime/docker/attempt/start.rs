@@ -9,7 +9,7 @@ use worker::input::RuntimeEvent;
 use super::Attempt;
 use crate::logs::OutputFollower;
 use crate::runtime::blocking::run_blocking;
-use crate::runtime::docker::DockerContext;
+use crate::runtime::docker::DockerState;
 use crate::runtime::docker::container::Container;
 use crate::runtime::docker::usage;
 
@@ -17,12 +17,12 @@ impl Attempt {
     /// The start of the container. A recorded one is preferred, because the engine's clock may have been set since.
     pub(in crate::runtime::docker) async fn start_of(
         &self,
-        shared: &DockerContext,
+        docker: &DockerState,
         container: &Container,
     ) -> Uptime {
         let dir = self.dir.clone();
         let recorded = run_blocking(move || Ok(dir.start())).await.flatten();
-        recorded.unwrap_or_else(|| container.started_at(shared.engine.now()))
+        recorded.unwrap_or_else(|| container.started_at(docker.engine.now()))
     }
 
     /// Reports the start, once. From here on the output is the job's own.
@@ -31,33 +31,33 @@ impl Attempt {
     /// A cancelled call has reported nothing, and another one reports the start.
     pub(in crate::runtime::docker) async fn report_start(
         &self,
-        shared: &DockerContext,
+        docker: &DockerState,
         container: &str,
         at: Uptime,
     ) {
         let tell = || {
-            shared.send_event(RuntimeEvent::Started { token: self.token(), container: container.into(), at });
+            docker.send_event(RuntimeEvent::Started { token: self.token(), container: container.into(), at });
         };
-        self.start_once(shared, container, Some(at), tell).await;
+        self.report_start_once(docker, container, Some(at), tell).await;
     }
 
     /// Like [`Attempt::report_start`], for a start that the state machine learns in another way.
-    pub(in crate::runtime::docker) async fn mark_started(&self, shared: &DockerContext, container: &str) {
-        self.start_once(shared, container, None, || {}).await;
+    pub(in crate::runtime::docker) async fn mark_started(&self, docker: &DockerState, container: &str) {
+        self.report_start_once(docker, container, None, || {}).await;
     }
 
     /// A second caller waits until the first is done, so its reports come after the start, and the output is followed. The files are opened
     /// on a blocking thread: while the disk hangs, only this attempt waits.
-    async fn start_once(
+    async fn report_start_once(
         &self,
-        shared: &DockerContext,
+        docker: &DockerState,
         container: &str,
         at: Option<Uptime>,
         tell: impl FnOnce(),
     ) {
         let start = async {
-            let (output, dir) = (self.output(shared).clone(), self.dir.clone());
-            let measure = usage::measure(shared, self, container);
+            let (output, dir) = (self.output(docker).clone(), self.dir.clone());
+            let measure = usage::measure(docker, self, container);
             let work = move || {
                 output.start();
                 measure();
@@ -74,9 +74,9 @@ impl Attempt {
     }
 
     /// The output of this attempt on its way to the server.
-    pub(in crate::runtime::docker) fn output(&self, shared: &DockerContext) -> &OutputFollower {
+    pub(in crate::runtime::docker) fn output(&self, docker: &DockerState) -> &OutputFollower {
         self.output.get_or_init(|| {
-            let (logs, dir) = (shared.logs.clone(), self.dir.clone());
+            let (logs, dir) = (docker.logs.clone(), self.dir.clone());
             OutputFollower::new(logs, self.token(), dir, self.launch.spec.clone())
         })
     }
@@ -90,14 +90,14 @@ impl Attempt {
     ///
     /// # Cancel safety
     /// A cancelled poll has no effect.
-    pub(super) async fn look_for_start(&self, shared: &DockerContext) {
+    pub(super) async fn poll_for_start(&self, docker: &DockerState) {
         while self.started.get().is_none() {
-            sleep(LOOK_FOR_START).await;
-            shared.engine.health.wait_until_up().await;
-            let Ok(found) = shared.engine.inspect(&[&self.name]).await else { continue };
+            sleep(START_POLL_INTERVAL).await;
+            docker.engine.health.wait_until_up().await;
+            let Ok(found) = docker.engine.inspect(&[&self.name]).await else { continue };
             if let Some(container) = found.first().filter(|it| it.started().is_some() && self.owns(it)) {
-                let at = self.start_of(shared, container).await;
-                self.report_start(shared, &container.id, at).await;
+                let at = self.start_of(docker, container).await;
+                self.report_start(docker, &container.id, at).await;
             }
         }
         std::future::pending().await
@@ -105,7 +105,7 @@ impl Attempt {
 }
 
 /// Interval of the polls for a start. A poll costs 12 ms of CPU.
-const LOOK_FOR_START: Duration = Duration::from_secs(2);
+const START_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -149,12 +149,12 @@ mod tests {
         let attempt = Arc::new(Attempt::new(launch, membership, dir.clone(), None));
 
         let see = || {
-            let (shared, attempt) = (Arc::clone(&docker.shared), Arc::clone(&attempt));
+            let (docker, attempt) = (Arc::clone(&docker.docker), Arc::clone(&attempt));
             tokio::spawn(async move {
-                attempt.report_start(&shared, "abc", Uptime(1)).await;
+                attempt.report_start(&docker, "abc", Uptime(1)).await;
                 // Like a caller that has also seen the end.
-                shared.logs.finish(attempt.token(), OutputLengths::default());
-                shared.send_event(RuntimeEvent::Prepared(attempt.token()));
+                docker.logs.finish(attempt.token(), OutputLengths::default());
+                docker.send_event(RuntimeEvent::Prepared(attempt.token()));
             })
         };
         // The first caller hangs at the file of acknowledged output. All tasks of this test share one thread, which stays free.

@@ -54,7 +54,7 @@ impl Replay {
         tracing::warn!(attempt = %self.attempt, "the log of the engine has dropped output; it is reported as a gap");
         let lengths = self.dir.lengths();
         let kept = self.dir.record_replayed(ReplayRange { from: lengths, missing }).map_err(other)?;
-        self.logs.replaying(self.attempt, kept);
+        self.logs.set_replayed(self.attempt, kept);
         let room = |output: &OutputFile, wanted: u64| -> io::Result<u64> {
             let (stream, there) = (output.stream, of(lengths, output.stream));
             let ends = of(kept.from, stream) + of(kept.missing, stream);
@@ -68,7 +68,7 @@ impl Replay {
     }
 }
 
-/// Appends the bytes behind those that the file holds. The log is always read to its end, so that the CLI's exit code is known.
+/// Appends the bytes after those that the file holds. The log is always read to its end, so that the CLI's exit code is known.
 pub(super) async fn append(
     replay: Replay,
     output: OutputFile,
@@ -182,7 +182,7 @@ impl ReplayWriter {
         if !self.is_marked {
             let Replay { attempt, dir, logs, .. } = &self.replay;
             let replayed = ReplayRange { from: dir.lengths(), ..ReplayRange::default() };
-            logs.replaying(*attempt, dir.record_replayed(replayed).map_err(other)?);
+            logs.set_replayed(*attempt, dir.record_replayed(replayed).map_err(other)?);
             self.is_marked = true;
         }
         Ok(())

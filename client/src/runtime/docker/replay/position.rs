@@ -9,12 +9,12 @@ use std::os::unix::fs::FileExt;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The position in the log behind the file's content.
+/// The position in the log after the file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogPosition {
-    /// Behind this many bytes.
+    /// After this many bytes.
     After(u64),
-    /// Behind as many bytes as the file holds, if at all: the encoding has changed the bytes.
+    /// After as many bytes as the file holds, if at all: the encoding has changed the bytes.
     Unsure(u64),
     /// The log begins later, by an unknown number of bytes.
     Beyond,

@@ -39,7 +39,7 @@ pub(in crate::config::jobs_file) const BACKOFF_MIN: Duration = Duration::from_mi
 /// The most waits in `delays`: as many as there can be retries.
 pub(in crate::config::jobs_file) const DELAYS_MAX: usize = 100;
 /// The shortest heartbeat interval that the server's own flag allows.
-pub(in crate::config::jobs_file) const PING_MIN: Duration = crate::config::intervals::HEARTBEAT_MIN;
+pub(in crate::config::jobs_file) const HEARTBEAT_MIN: Duration = crate::config::intervals::HEARTBEAT_MIN;
 /// The timeout of jobs that name none.
 pub(in crate::config::jobs_file) const TIMEOUT: Duration = Duration::from_secs(3600);
 /// The largest factor of waits and of memory, in thousandths.

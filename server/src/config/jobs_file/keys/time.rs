@@ -27,7 +27,7 @@ pub(in crate::config::jobs_file) const SCHEDULE: &[Key] = &[
         "Each slot fires up to this much later, by the same amount each time it is asked.",
     ),
     key("environment", Shape::Pairs, "Variables for the jobs of this schedule, over those of the job."),
-    key("args", Shape::Words, "Words that its jobs get behind the command."),
+    key("args", Shape::Words, "Words that its jobs get after the command."),
     key("params", Shape::Values, "Values for the parameters of the job, by name."),
 ];
 

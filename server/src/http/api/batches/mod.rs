@@ -152,7 +152,7 @@ async fn wait_until_ended(state: &AppState, first: JobId, timeout: Duration) -> 
         biased;
         () = actor.revoked.cancelled() => Err(Denial::NoToken.into()),
         ended = tokio::time::timeout(timeout, ended) => ended.unwrap_or(Ok(())),
-        () = state.services.leaving.cancelled() => Ok(()),
+        () = state.services.shutdown.cancelled() => Ok(()),
     }
 }
 

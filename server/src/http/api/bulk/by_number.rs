@@ -12,7 +12,7 @@ use crate::http::present::shapes;
 use crate::http::request::submit_params::RevisionChoice;
 
 impl Operation {
-    /// Applies the operation to these jobs. A dry run counts those that it would change. An error behind the first slice is the refusal
+    /// Applies the operation to these jobs. A dry run counts those that it would change. An error after the first slice is the refusal
     /// of all jobs from there on, because the answer has to tell the effect on those before.
     pub(super) async fn run_by_number(
         self: &std::sync::Arc<Self>,

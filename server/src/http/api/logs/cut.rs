@@ -28,7 +28,7 @@ impl CutRule {
     }
 
     /// True if the final report may still show that this gap is a cut. The output of a stream that is cut has at least half of the head before
-    /// the gap, together with that of the other stream, and the tail behind it. `stored` has both streams as far as they have come.
+    /// the gap, together with that of the other stream, and the tail after it. `stored` has both streams as far as they have come.
     pub(super) fn is_undecided(&self, piece: &Piece, which: Streams, stored: &OutputLengths) -> bool {
         let (of_stream, of_other) = match piece.stream {
             Stream::Stdout => (stored.stdout, stored.stderr),

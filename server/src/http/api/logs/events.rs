@@ -50,7 +50,7 @@ pub(super) struct EventForm {
     pub(super) timestamps: bool,
 }
 
-/// The id of an event. A client sends the last one as `Last-Event-ID` to resume behind it.
+/// The id of an event. A client sends the last one as `Last-Event-ID` to resume after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventPosition {
     pub(super) attempt: u32,
@@ -193,7 +193,7 @@ impl EventEncoder {
                 self.push_bytes(stream, at, &bytes);
             }
             PieceData::Gap(_) | PieceData::Cut(_) => {
-                // Bytes behind a gap never complete a character before it.
+                // Bytes after a gap never complete a character before it.
                 self.flush_incomplete();
                 self.position = end;
                 let (missing_bytes, text) =

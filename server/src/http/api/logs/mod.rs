@@ -30,7 +30,7 @@ use crate::http::present::missing_output::withheld_text;
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
 use crate::logs::{AttemptKey, LogsError, PieceData, Streams};
-use crate::store::{AttemptRow, JobRecord, JobRow, SetPart};
+use crate::store::{AttemptRow, JobRecord, JobRow, RunOnRole};
 use events::{EventForm, events};
 use params::LogsParams;
 use reader::{Item, Reader, Start};
@@ -100,7 +100,7 @@ pub(crate) async fn follow(state: &Arc<AppState>, job: JobId) -> Response {
 /// The first line in place of the output that a job on several workers does not have.
 fn members_notice(row: &JobRow) -> Option<String> {
     let job = row.job;
-    matches!(row.set, SetPart::Parent(_)).then(|| {
+    matches!(row.run_on_role, RunOnRole::Parent(_)).then(|| {
         format!(
             "longshore: job {job} runs on several workers and has no output of its own: GET /api/jobs?member_of={job} lists its members"
         )
@@ -206,7 +206,7 @@ async fn first_position(
     if since.is_some() { state.search(look).await } else { state.block(look).await }
 }
 
-/// Answers a `Range` request. A part never spans a gap: it ends before it or begins behind it.
+/// Answers a `Range` request. A part never spans a gap: it ends before it or begins after it.
 async fn part(
     state: &AppState,
     job: JobId,

@@ -102,7 +102,7 @@ impl LogsParams {
         Ok(params)
     }
 
-    /// Continues behind the last event that the client has received. `field` has its id.
+    /// Continues after the last event that the client has received. `field` has its id.
     fn resume(&mut self, field: &'static str, last: &str) -> Result<(), Problem> {
         let place = EventPosition::parse(last).ok_or_else(|| unknown_event_id(field))?;
         if self.number.is_some_and(|wanted| wanted != place.attempt) {

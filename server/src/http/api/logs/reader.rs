@@ -190,7 +190,7 @@ impl Reader {
         let record = self.record().await?;
         let is_cut = self.is_cut().await?;
         if is_cut && self.read_page().await? {
-            // The cut came after the last read. Nothing is stored behind it.
+            // The cut came after the last read. Nothing is stored after it.
             return Ok(());
         }
         let Some(current) = &mut self.current else {
@@ -330,12 +330,12 @@ impl Reader {
         tokio::select! {
             // Growth counts even if the time is up at the same moment.
             biased;
-            () = self.state.services.leaving.cancelled() => {
+            () = self.state.services.shutdown.cancelled() => {
                 self.ready.push_back(Item::ShuttingDown);
                 self.done = true;
             }
             () = grown => {
-                // Growth of the other stream extends the wait as well: the missing bytes may come behind it.
+                // Growth of the other stream extends the wait as well: the missing bytes may come after it.
                 if let Some(current) = &mut self.current {
                     current.deadline = None;
                 }

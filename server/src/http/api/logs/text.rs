@@ -86,7 +86,7 @@ pub(super) fn missing_line(stream: Stream, stream_end: u64, data: &PieceData, cu
     missing_text((!is_of_both).then(|| stream.name()), bytes, cut_at)
 }
 
-/// The number of bytes missing in a gap; `None` if it is unknown. Bytes behind a cut are not counted.
+/// The number of bytes missing in a gap; `None` if it is unknown. Bytes after a cut are not counted.
 pub(super) fn missing_bytes(data: &PieceData) -> Option<u64> {
     match data {
         PieceData::Gap(gap) => (*gap != ChunkData::UNKNOWN_GAP).then_some(*gap),

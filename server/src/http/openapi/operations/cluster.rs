@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::super::operation::{ID, Kind, Operation, Parameter, Place, header, list, object, query, text};
+use super::super::operation::{
+    ID, Kind, Operation, Parameter, ParameterLocation, header, list, object, query, text,
+};
 use super::examples::worker;
 use super::shared::{FILTERING, FILTERS, JSON_BODY, LINK, NO_BODY, ON_JOB, ON_WORKER, PAGE, PAGING};
 use crate::http::api::notifications::TestRequest;
@@ -35,7 +37,7 @@ pub(super) fn output() -> Vec<Operation> {
             .problems(&[&ON_JOB, &[Code::UnknownAttempt, Code::OutputRemoved, Code::RangeNotSatisfiable, Code::InvalidCursor]]),
         Operation::get("/api/logs/search", "output", "search_output", "Search in output")
             .takes(&[
-                Parameter { place: Place::QueryRequired, ..query("q", Kind::Text("disk full"), "The text, 1 to 1,000 bytes.") },
+                Parameter { location: ParameterLocation::QueryRequired, ..query("q", Kind::Text("disk full"), "The text, 1 to 1,000 bytes.") },
                 query("regex", Kind::Switch, "The text is a regular expression."),
                 query("ignore_case", Kind::Switch, "Capitals count as small letters."),
                 query("job", ID, "Only in this job."),

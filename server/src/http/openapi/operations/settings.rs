@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::operation::{
-    Kind, Operation, Parameter, Place, any_object, header, list, object, query, text,
+    Kind, Operation, Parameter, ParameterLocation, any_object, header, list, object, query, text,
 };
 use super::examples::{REVISION_EXAMPLE, backfill, definition};
 use super::shared::{DRY_RUN, JSON_BODY, LINK, NO_BODY, PAGE, PAGING, SUBMISSION};
@@ -122,7 +122,7 @@ pub(super) fn schedules() -> Vec<Operation> {
             .problems(&[&PAGING, &[Code::UnknownJob, Code::UnknownSchedule]]),
         Operation::post("/api/definitions/{name}/backfill", "definitions", "backfill", "Make the jobs of past slots that have none")
             .takes(&[
-                Parameter { place: Place::QueryRequired, ..query("from", Kind::Instant, "The beginning of the range; a date is its midnight in the zone of the schedule.") },
+                Parameter { location: ParameterLocation::QueryRequired, ..query("from", Kind::Instant, "The beginning of the range; a date is its midnight in the zone of the schedule.") },
                 query("to", Kind::Instant, "The end of the range; a date is included; absent: now."),
                 query("schedule", Kind::Text("night"), "The id of the schedule, if there are several."),
                 query("interval", Kind::Duration("5m"), "The time between the starts of two jobs, at most 24h."),

@@ -30,7 +30,7 @@ pub struct BulkResult {
     /// The jobs that a retry made, at most 1,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<u64>,
-    /// The `cursor` of the next request, if the time was up before the last job, or an error came behind others.
+    /// The `cursor` of the next request, if the time was up before the last job, or an error came after others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

@@ -40,7 +40,7 @@ pub struct Explanation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aged_steps: Option<u64>,
     /// A verdict for every worker that was not forgotten; none once the job has ended.
-    pub workers: Vec<Verdict>,
+    pub workers: Vec<WorkerVerdict>,
 }
 
 impl Explanation {
@@ -48,7 +48,7 @@ impl Explanation {
     #[must_use]
     pub fn position_in_words(&self) -> Option<String> {
         let (before, jobs) = self.before.zip(self.lane_jobs)?;
-        // More than `before` go before it, so its position is behind the next one.
+        // More than `before` go before it, so its position is later than the next one.
         let position =
             if self.before_at_least { format!("beyond {}", before + 1) } else { (before + 1).to_string() };
         Some(format!("{position} of {jobs}, among the waiting jobs of its definition with the same keys"))
@@ -67,7 +67,8 @@ pub struct Estimate {
 
 /// The verdict for one worker at this moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Verdict {
+#[schema(as = Verdict)]
+pub struct WorkerVerdict {
     /// The judged worker.
     pub worker: WorkerRef,
     /// `has_it`, `able`, `last_resort`, `unable`, or of a job on several workers `has_member`.

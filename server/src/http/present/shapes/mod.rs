@@ -44,7 +44,7 @@ pub use batch::{BatchCounts, BatchSummary, FullBatch, RetriedBatch};
 pub use bulk::{BulkEffect, BulkResult, Refusal};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
 pub use definition::{Definition, Expectation, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting};
-pub use explanation::{Estimate, Explanation, Obstacle, Verdict};
+pub use explanation::{Estimate, Explanation, Obstacle, WorkerVerdict};
 pub use intervention::Intervention;
 pub use job::{Attempt, Batch, Event, FullJob, Hook, Job, LateReport, ListedJob, Parent, Phase};
 pub use limit::{Concurrency, Limit, RateLimit};

@@ -38,7 +38,7 @@ pub struct Problem {
     /// For a duplicate: the job that has the unique key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<u64>,
-    /// For events that are gone: the id to go on behind, after the lists were read again.
+    /// For events that are gone: the id after which to go on, once the lists were read again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_event_id: Option<String>,
     /// For a body with more than one fault: all of them, the first one included.

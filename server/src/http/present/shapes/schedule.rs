@@ -39,7 +39,7 @@ pub struct Schedule {
     /// A slot fires up to this much later, always by the same time for the same slot; absent: at the slot itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter_ms: Option<u64>,
-    /// The words that its jobs get behind the command of the definition.
+    /// The words that its jobs get after the command of the definition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// The names of the variables that its jobs get beside those of the definition. Values are never shown.

@@ -7,7 +7,7 @@ use super::names::NameSet;
 use super::parts::{Part, has_closed_attempt, has_end};
 use super::tag::Tag;
 use crate::store::JobFilter;
-use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME, SEEN_SUBMITTER, SEEN_WORKER};
+use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME, SEEN_REQUESTER, SEEN_WORKER};
 
 /// A coarse index that finds the blocks with matching jobs.
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +46,10 @@ pub(super) fn blocks_of<'n>(
     }
     let seen = seen(connection, filter)?;
     if let Some(name) = &filter.submitted_by {
-        let submitter = (SEEN_SUBMITTER, submitter(connection, name)?.unwrap_or(0));
+        let of_requester = (SEEN_REQUESTER, requester_id(connection, name)?.unwrap_or(0));
         return Ok(Some(match seen {
-            Some(other) => Blocks::Both(submitter, other),
-            None => Blocks::Seen(submitter.0, submitter.1),
+            Some(other) => Blocks::Both(of_requester, other),
+            None => Blocks::Seen(of_requester.0, of_requester.1),
         }));
     }
     if let Some((kind, which)) = seen {
@@ -63,7 +63,7 @@ pub(super) fn blocks_of<'n>(
 }
 
 /// The number of a requester's name; none if no job that is kept has it.
-pub(super) fn submitter(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+pub(super) fn requester_id(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
     let mut statement = connection.prepare_cached("SELECT id FROM submitters WHERE name = ?1")?;
     statement.query_row([name], |row| row.get(0)).optional()
 }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::jobs;
 use crate::store::sqlite::{record, rows};
-use crate::store::{JobFilter, JobRow, LAST_AMONG, SetPart};
+use crate::store::{JobFilter, JobRow, LAST_AMONG, RunOnRole};
 
 /// The last good or the last bad end of a definition. The job may have been deleted.
 struct LastEnd {
@@ -53,9 +53,9 @@ fn among_newest(connection: &Connection, definition: &str) -> rusqlite::Result<V
     };
     let (mut found, mut parents) = (Vec::new(), BTreeSet::new());
     for row in jobs(connection, &filter)? {
-        match &row.set {
-            SetPart::Member(member) => drop(parents.insert(member.parent)),
-            SetPart::None | SetPart::Parent(_) => found.push(row),
+        match &row.run_on_role {
+            RunOnRole::Member(member) => drop(parents.insert(member.parent)),
+            RunOnRole::Alone | RunOnRole::Parent(_) => found.push(row),
         }
     }
     for JobId(parent) in parents {

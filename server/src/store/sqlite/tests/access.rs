@@ -63,8 +63,8 @@ fn times(archive: &SqliteArchive) -> Vec<i64> {
 
 #[test]
 fn the_audit_log_stays_within_its_limits_however_fast_it_grows() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let limits = AuditLimits { since: Timestamp(0), rows_max: 10 };
     for group in 0..20 {
@@ -76,8 +76,8 @@ fn the_audit_log_stays_within_its_limits_however_fast_it_grows() {
 
 #[test]
 fn old_rows_of_the_audit_log_are_deleted_as_new_ones_come() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let limits = |since| AuditLimits { since: Timestamp(since), rows_max: 100 };
     add(&mut store, &loaded, 0..4, limits(0));
@@ -89,14 +89,14 @@ fn old_rows_of_the_audit_log_are_deleted_as_new_ones_come() {
 
 #[test]
 fn rows_from_before_the_details_are_read_and_later_ones_are_found_by_them() {
-    let place = Place::new();
-    let mut shell = place.sql();
-    migrate::migrate_to(&mut shell, &place.file(), migrate::before("audit_details"));
+    let data_dir = TestDataDir::new();
+    let mut shell = data_dir.sql();
+    migrate::migrate_to(&mut shell, &data_dir.file(), migrate::before("audit_details"));
     let earlier = "INSERT INTO audit (since, until, count, method, target, status, request_id)
         VALUES (1, 1, 1, 'POST', '/api/tokens', 201, 'a')";
     shell.execute_batch(earlier).unwrap();
     drop(shell);
-    let (mut store, archive) = place.open();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let object = |name: &str| Some(format!("token {name}"));
     let rows = vec![
@@ -117,8 +117,8 @@ fn rows_from_before_the_details_are_read_and_later_ones_are_found_by_them() {
 
 #[test]
 fn workers_that_join_by_a_token_are_counted_once_in_the_commit_that_adds_them() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let token = join_token(3);
     let add = RecordChange::Access(AccessChange::AddToken(Box::new(token.clone())));
@@ -142,8 +142,8 @@ fn workers_that_join_by_a_token_are_counted_once_in_the_commit_that_adds_them() 
 
 #[test]
 fn numbers_of_forgotten_tokens_are_not_given_again() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let mut change = |change| store.change_record(loaded.epoch, &RecordChange::Access(change)).unwrap();
     for id in 1..=4 {

@@ -7,11 +7,11 @@ use super::*;
 
 #[test]
 fn every_pair_of_filters_is_answered_by_an_index() {
-    let place = Place::new();
-    let (mut store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
-    let shell = place.sql();
+    let shell = data_dir.sql();
     for (first, add_first) in FILTERS {
         for (second, add_second) in FILTERS {
             let mut filter = JobFilter::default();
@@ -30,11 +30,11 @@ fn every_pair_of_filters_is_answered_by_an_index() {
 
 #[test]
 fn outcomes_and_exit_codes_are_searched_by_their_own_indexes() {
-    let place = Place::new();
-    let (mut store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
-    let shell = place.sql();
+    let shell = data_dir.sql();
     let outcome = JobFilter { outcomes: vec![Outcome::OomKilled], ..JobFilter::default() };
     let exit_code = JobFilter { exit_code: Some(77), ..JobFilter::default() };
     for (filter, index) in [(outcome, "by_outcome"), (exit_code, "by_exit_code")] {
@@ -52,9 +52,9 @@ fn outcomes_and_exit_codes_are_searched_by_their_own_indexes() {
 
 #[test]
 fn lists_by_several_outcomes_are_in_order_and_name_no_job_twice() {
-    let place = Place::new();
-    let (_store, archive) = place.open();
-    let shell = place.sql();
+    let data_dir = TestDataDir::new();
+    let (_store, archive) = data_dir.open();
+    let shell = data_dir.sql();
     shell
         .execute_batch(
             "INSERT INTO definitions (id, revision, name, entry) VALUES (1, zeroblob(16), 'resize', '{}');
@@ -94,9 +94,9 @@ fn lists_by_several_outcomes_are_in_order_and_name_no_job_twice() {
 
 #[test]
 fn jobs_of_a_schedule_are_found_by_its_rows_in_the_ledger() {
-    let place = Place::new();
-    let (_store, archive) = place.open();
-    let shell = place.sql();
+    let data_dir = TestDataDir::new();
+    let (_store, archive) = data_dir.open();
+    let shell = data_dir.sql();
     // Jobs 1 to 9,000 of two definitions have ended; each tenth was made by a schedule. The live jobs are 9,001 to 9,003.
     shell
         .execute_batch(
@@ -136,9 +136,9 @@ fn jobs_of_a_schedule_are_found_by_its_rows_in_the_ledger() {
 /// With a look at the walk itself: 20,000 ended jobs in five blocks, and one requester in two of them.
 #[test]
 fn jobs_of_a_requester_are_read_in_the_blocks_that_have_any() {
-    let place = Place::new();
-    let (_store, archive) = place.open();
-    let shell = place.sql();
+    let data_dir = TestDataDir::new();
+    let (_store, archive) = data_dir.open();
+    let shell = data_dir.sql();
     shell
         .execute_batch(
             "INSERT INTO definitions (id, revision, name, entry)
@@ -178,9 +178,9 @@ fn jobs_of_a_requester_are_read_in_the_blocks_that_have_any() {
 
 #[test]
 fn many_names_are_one_search_that_finds_what_a_search_for_each_name_finds() {
-    let place = Place::new();
-    let (_store, archive) = place.open();
-    let shell = place.sql();
+    let data_dir = TestDataDir::new();
+    let (_store, archive) = data_dir.open();
+    let shell = data_dir.sql();
     // Each of 24 names has two revisions. Of jobs 1 to 18,000 the first 12,000 have ended, except each 40th. The block from 8,192 has only
     // jobs of the last three names.
     shell
@@ -279,11 +279,11 @@ const FILTERS: &[(&str, AddFilter)] = &[
 
 #[test]
 fn lists_are_read_by_index_and_in_order() {
-    let place = Place::new();
-    let (mut store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
-    let shell = place.sql();
+    let shell = data_dir.sql();
     let name = Some("resize".to_owned());
     let label = Some(("team".to_owned(), "blue".to_owned()));
     let schedule = Some("nightly".to_owned());
@@ -315,9 +315,9 @@ fn lists_are_read_by_index_and_in_order() {
 
 #[test]
 fn the_last_end_is_read_by_its_number_and_members_do_not_count_beside_their_parent() {
-    let place = Place::new();
-    let (_store, archive) = place.open();
-    let shell = place.sql();
+    let data_dir = TestDataDir::new();
+    let (_store, archive) = data_dir.open();
+    let shell = data_dir.sql();
     shell
         .execute_batch(
             "INSERT INTO definitions VALUES (1, zeroblob(16), 'resize', '{}');
@@ -346,9 +346,9 @@ fn the_last_end_is_read_by_its_number_and_members_do_not_count_beside_their_pare
 
 #[test]
 fn scheduled_jobs_are_counted_by_index() {
-    let place = Place::new();
-    drop(place.open());
-    let shell = place.sql();
+    let data_dir = TestDataDir::new();
+    drop(data_dir.open());
+    let shell = data_dir.sql();
     let mut statement = shell.prepare(&format!("EXPLAIN QUERY PLAN {}", list::SCHEDULED_SQL)).unwrap();
     let steps = statement.query_map((1, i64::MAX), |row| row.get::<_, String>(3)).unwrap();
     let steps: Vec<String> = steps.map(Result::unwrap).collect();

@@ -23,15 +23,15 @@ pub(super) struct Stage {
     pub(super) archive: SqliteArchive,
     loaded: Loaded,
     groups: u64,
-    _place: Place,
+    _data_dir: TestDataDir,
 }
 
 impl Stage {
     pub(super) fn new() -> Self {
-        let place = Place::new();
-        let (mut store, archive) = place.open();
+        let data_dir = TestDataDir::new();
+        let (mut store, archive) = data_dir.open();
         let loaded = store.load(&mut |_| {}).unwrap();
-        Self { store, archive, loaded, groups: 0, _place: place }
+        Self { store, archive, loaded, groups: 0, _data_dir: data_dir }
     }
 
     /// A job is accepted and ends at this time.
@@ -284,7 +284,7 @@ fn a_target_fails_until_its_last_try_is_taken() {
 #[test]
 fn messages_that_wait_for_long_do_not_keep_ended_ones() {
     let mut stage = Stage::new();
-    // Two that wait, and behind them as many ended ones as are kept.
+    // Two that wait, and after them as many ended ones as are kept.
     stage
         .store
         .connection

@@ -12,13 +12,13 @@ const CONTENT: &str = include_str!("older/content.sql");
 #[test]
 fn a_store_of_every_older_schema_opens_with_all_its_jobs() {
     for version in 1..=migrate::newest() {
-        let place = Place::new();
-        let mut shell = place.sql();
-        migrate::migrate_to(&mut shell, &place.file(), version);
+        let data_dir = TestDataDir::new();
+        let mut shell = data_dir.sql();
+        migrate::migrate_to(&mut shell, &data_dir.file(), version);
         shell.execute_batch(CONTENT).unwrap_or_else(|error| panic!("schema {version}: {error}"));
         drop(shell);
 
-        let (mut store, archive) = place.open();
+        let (mut store, archive) = data_dir.open();
         let mut live = Vec::new();
         let loaded = store.load(&mut live_jobs(|job| live.push((job.job.0, job.state)))).unwrap();
         live.sort_unstable_by_key(|(job, _)| *job);
@@ -62,14 +62,14 @@ fn a_store_of_every_older_schema_opens_with_all_its_jobs() {
 
 #[test]
 fn keys_of_limits_stay_with_their_jobs_also_of_an_older_store() {
-    let place = Place::new();
-    let mut shell = place.sql();
-    migrate::migrate_to(&mut shell, &place.file(), migrate::before("keys_without_trigger"));
+    let data_dir = TestDataDir::new();
+    let mut shell = data_dir.sql();
+    migrate::migrate_to(&mut shell, &data_dir.file(), migrate::before("keys_without_trigger"));
     shell.execute_batch(CONTENT).unwrap();
     shell.execute_batch("INSERT INTO job_keys (job, concurrency) VALUES (4, 'acme')").unwrap();
     drop(shell);
 
-    let (mut store, archive) = place.open();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let keys = Some(Box::new(JobKeys { concurrency: Some("acme".into()), ..JobKeys::default() }));
     let Change::Added(job) = added(5) else { unreachable!("it is one") };
@@ -77,7 +77,7 @@ fn keys_of_limits_stay_with_their_jobs_also_of_an_older_store() {
     let first = Group { number: GroupNo(loaded.group.0 + 1), ..group(&loaded, 0, vec![new]) };
     store.commit(&first).unwrap();
     drop((store, archive));
-    let (mut store, _archive) = place.open();
+    let (mut store, _archive) = data_dir.open();
     let mut keys = Vec::new();
     store.load(&mut live_jobs(|job| keys.push((job.job.0, job.keys)))).unwrap();
     let acme = |job: &&(u64, Option<Box<JobKeys>>)| {

@@ -9,8 +9,8 @@ use crate::store::RetentionCutoffs;
 
 #[test]
 fn a_long_batch_that_was_not_finished_leaves_nothing_behind() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let (first, last) = (JobId(1), JobId(30_000));
     let member = |number: u64| {
@@ -24,14 +24,14 @@ fn a_long_batch_that_was_not_finished_leaves_nothing_behind() {
     store.commit(&group(&loaded, 1, [vec![Change::PendingBatch { first, last }], made].concat())).unwrap();
     store.commit(&group(&loaded, 2, vec![added(30_001)])).unwrap();
     drop((store, archive));
-    let (mut store, archive) = place.open();
+    let (mut store, archive) = data_dir.open();
     let mut live = Vec::new();
     store.load(&mut live_jobs(|job| live.push(job.job.0))).unwrap();
     assert_eq!((live, list(&archive)), (vec![30_001], vec![30_001]));
     for table in ["forming", "details", "labels"] {
         let left = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
         assert_eq!(
-            place.sql().query_row(&format!("SELECT count(*) FROM {table}"), [], left).unwrap(),
+            data_dir.sql().query_row(&format!("SELECT count(*) FROM {table}"), [], left).unwrap(),
             0,
             "{table}"
         );
@@ -40,9 +40,9 @@ fn a_long_batch_that_was_not_finished_leaves_nothing_behind() {
 
 #[test]
 fn one_job_is_found_by_its_number_and_labels_by_their_jobs() {
-    let place = Place::new();
-    drop(place.open());
-    let shell = place.sql();
+    let data_dir = TestDataDir::new();
+    drop(data_dir.open());
+    let shell = data_dir.sql();
     for sql in [
         "SELECT * FROM all_jobs WHERE id = ?1",
         "SELECT 1 FROM all_attempts WHERE job = ?1 AND fence = ?2",
@@ -60,8 +60,8 @@ fn one_job_is_found_by_its_number_and_labels_by_their_jobs() {
 
 #[test]
 fn retention_leaves_the_place_of_members_that_are_still_to_come() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let forming = Change::PendingBatch { first: JobId(1), last: JobId(5_000) };
     let members = |numbers: std::ops::RangeInclusive<u64>| numbers.map(added).collect::<Vec<_>>();

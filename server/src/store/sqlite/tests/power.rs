@@ -100,12 +100,12 @@ fn reference(groups: &[Arc<Group>]) -> Expected {
 
 /// A store is made, or found as a crash has left it; written, closed in good order, and written again.
 fn tell(rng: &mut Rng, synchronous: &str, found: &Image, mut past: JobHistory) -> Story {
-    let place = place_of(found);
-    let disk = Disk::at(place.0.path()).unwrap();
+    let data_dir = data_dir_of(found);
+    let disk = Disk::at(data_dir.0.path()).unwrap();
     // The files that were found are on the disk: they must survive as well.
     disk.acknowledge(past.groups.len() as u64);
     for _ in 0..LIVES {
-        let (mut store, _archive) = place.open();
+        let (mut store, _archive) = data_dir.open();
         store.upkeep.wal.bounds = SMALL;
         store.connection.pragma_update(None, "synchronous", synchronous).unwrap();
         let loaded = store.load(&mut |_| {}).unwrap();
@@ -125,15 +125,15 @@ fn tell(rng: &mut Rng, synchronous: &str, found: &Image, mut past: JobHistory) -
 }
 
 /// A data directory with these files in it.
-fn place_of(image: &Image) -> Place {
+fn data_dir_of(image: &Image) -> TestDataDir {
     // In memory, where there is such a place: what is real about this disk is what was recorded of it.
     let memory = Path::new("/dev/shm");
-    let place = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    let place = Place(place.unwrap());
+    let data_dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let data_dir = TestDataDir(data_dir.unwrap());
     // A reserve would only cost time here.
-    fs::write(place.0.path().join("ballast"), "").unwrap();
-    image.write_to(place.0.path()).unwrap();
-    place
+    fs::write(data_dir.0.path().join("ballast"), "").unwrap();
+    image.write_to(data_dir.0.path()).unwrap();
+    data_dir
 }
 
 impl Story {
@@ -166,8 +166,8 @@ impl Story {
     fn crash(&self, moment: usize, loss: Loss, rng: &mut Rng) -> (Image, u64, u64) {
         let told = self.recording.acknowledged_before(moment).unwrap_or(0);
         let image = self.recording.crash(moment, loss, rng);
-        let place = place_of(&image);
-        let (mut store, archive) = place.open();
+        let data_dir = data_dir_of(&image);
+        let (mut store, archive) = data_dir.open();
         let mut live = Vec::new();
         let loaded = store.load(&mut live_jobs(|job| live.push(job))).unwrap();
         let held = loaded.group.0;
@@ -176,7 +176,7 @@ impl Story {
         let next = Group { epoch: loaded.epoch, number: GroupNo(held + 1), ..Group::default() };
         store.commit(&next).expect("it goes on");
         drop((store, archive));
-        let whole: String = place.sql().query_row("PRAGMA quick_check", [], |row| row.get(0)).unwrap();
+        let whole: String = data_dir.sql().query_row("PRAGMA quick_check", [], |row| row.get(0)).unwrap();
         assert_eq!(whole, "ok");
         (image, held, told.saturating_sub(held))
     }

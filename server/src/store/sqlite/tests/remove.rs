@@ -30,10 +30,10 @@ fn remove_all(store: &mut SqliteStore, loaded: &Loaded) -> u64 {
 
 #[test]
 fn nothing_is_left_of_what_was_removed_and_its_pages_are_used_again() {
-    let place = Place::new();
-    let (mut store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
-    let shell = place.sql();
+    let shell = data_dir.sql();
     let pages = |shell: &Connection| shell.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0));
     let mut sizes = Vec::new();
     for round in 0..4 {
@@ -61,11 +61,11 @@ fn nothing_is_left_of_what_was_removed_and_its_pages_are_used_again() {
 
 #[test]
 fn raw_sql_deletes_neither_an_ended_job_nor_a_past_attempt() {
-    let place = Place::new();
-    let (mut store, _archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     store.commit(&group(&loaded, 1, vec![added(1), cancelled(1)])).unwrap();
-    let shell = place.sql();
+    let shell = data_dir.sql();
     let refusal = shell.execute("DELETE FROM ended", []).unwrap_err().to_string();
     assert_eq!(refusal, "an ended job is deleted by retention only");
     shell
@@ -84,9 +84,9 @@ fn raw_sql_deletes_neither_an_ended_job_nor_a_past_attempt() {
 
 #[test]
 fn what_is_due_is_found_by_index() {
-    let place = Place::new();
-    drop(place.open());
-    let shell = place.sql();
+    let data_dir = TestDataDir::new();
+    drop(data_dir.open());
+    let shell = data_dir.sql();
     for sql in [
         "SELECT block, oldest_end FROM blocks WHERE oldest_end IS NOT NULL ORDER BY oldest_end LIMIT 1",
         "DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < 1 ORDER BY at LIMIT 2)",
@@ -112,10 +112,10 @@ fn what_is_due_is_found_by_index() {
 /// Ended jobs of an earlier version are counted by definition, whatever the revision; members of a parent that is kept are not.
 #[test]
 fn a_store_without_rules_of_definitions_is_brought_up_to_date() {
-    let place = Place::new();
+    let data_dir = TestDataDir::new();
     {
-        let mut shell = place.sql();
-        migrate::migrate_to(&mut shell, &place.file(), migrate::before("definition_ends"));
+        let mut shell = data_dir.sql();
+        migrate::migrate_to(&mut shell, &data_dir.file(), migrate::before("definition_ends"));
         shell
             .execute_batch(
                 "INSERT INTO definitions VALUES (1, zeroblob(16), 'resize', '{}'), (2, x'00000000000000000000000000000001', 'resize', '{}');
@@ -129,10 +129,10 @@ fn a_store_without_rules_of_definitions_is_brought_up_to_date() {
             )
             .unwrap();
     }
-    let (mut store, archive) = place.open();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let last = "SELECT group_concat(last_job) FROM (SELECT last_job FROM definition_totals ORDER BY is_bad)";
-    let last: String = place.sql().query_row(last, [], |row| row.get(0)).unwrap();
+    let last: String = data_dir.sql().query_row(last, [], |row| row.get(0)).unwrap();
     assert_eq!(last, "4096,2", "the last good end and the last bad one");
     let rule = DefinitionCutoffs {
         definition: "resize".into(),
@@ -150,16 +150,16 @@ fn a_store_without_rules_of_definitions_is_brought_up_to_date() {
     // Jobs 4 and 2 ended first; 3 goes with its parent.
     assert_eq!(list(&archive), [4_096, 3, 1]);
     let sum: i64 =
-        place.sql().query_row("SELECT sum(ended) FROM definition_totals", [], |row| row.get(0)).unwrap();
+        data_dir.sql().query_row("SELECT sum(ended) FROM definition_totals", [], |row| row.get(0)).unwrap();
     assert_eq!(sum, 2);
 }
 
 #[test]
 fn a_store_without_retention_is_brought_up_to_date() {
-    let place = Place::new();
+    let data_dir = TestDataDir::new();
     {
-        let mut shell = place.sql();
-        migrate::migrate_to(&mut shell, &place.file(), 3);
+        let mut shell = data_dir.sql();
+        migrate::migrate_to(&mut shell, &data_dir.file(), 3);
         shell
             .execute_batch(
                 "INSERT INTO definitions VALUES (1, zeroblob(16), 'resize', '{}');
@@ -170,7 +170,7 @@ fn a_store_without_retention_is_brought_up_to_date() {
             )
             .unwrap();
     }
-    let (mut store, archive) = place.open();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let cutoffs = RetentionCutoffs { ended_since: Timestamp(0), ended_max: 1, ..NOTHING };
     let mut removed = Removed { more: true, ..Removed::default() };

@@ -11,13 +11,13 @@ const PAGE: u64 = 4_096;
 /// Far above what any group here appends.
 const GROUP_PAGES: u64 = 100;
 
-fn log_bytes(place: &Place) -> u64 {
-    fs::metadata(place.0.path().join("longshore.db-wal")).unwrap().len()
+fn log_bytes(data_dir: &TestDataDir) -> u64 {
+    fs::metadata(data_dir.0.path().join("longshore.db-wal")).unwrap().len()
 }
 
 /// A store, and a way to commit group after group of a hundred new jobs each.
-fn writing(place: &Place) -> (SqliteStore, SqliteArchive, impl FnMut(&mut SqliteStore) + use<>) {
-    let (mut store, archive) = place.open();
+fn writing(data_dir: &TestDataDir) -> (SqliteStore, SqliteArchive, impl FnMut(&mut SqliteStore) + use<>) {
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     store.upkeep.wal.bounds = SMALL;
     let mut number = 0;
@@ -31,35 +31,35 @@ fn writing(place: &Place) -> (SqliteStore, SqliteArchive, impl FnMut(&mut Sqlite
 
 #[test]
 fn a_log_is_begun_anew_once_no_reader_needs_it() {
-    let place = Place::new();
-    let (mut store, archive) = place.open();
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
     let loaded = store.load(&mut |_| {}).unwrap();
     let restart_wal =
         |store: &SqliteStore| restart_wal(&store.connection, "RESTART", Duration::ZERO).unwrap();
     store.commit(&group(&loaded, 1, (1..2_000).map(added).collect())).unwrap();
-    let before = log_bytes(&place);
-    let reader = place.sql();
+    let before = log_bytes(&data_dir);
+    let reader = data_dir.sql();
     reader.execute_batch("BEGIN; SELECT count(*) FROM jobs").unwrap();
     assert!(!restart_wal(&store));
     store.commit(&group(&loaded, 2, vec![added(2_000)])).unwrap();
-    assert!(log_bytes(&place) > before, "this reader still needs the log");
-    let before = log_bytes(&place);
+    assert!(log_bytes(&data_dir) > before, "this reader still needs the log");
+    let before = log_bytes(&data_dir);
     reader.execute_batch("COMMIT").unwrap();
     assert!(restart_wal(&store));
     store.commit(&group(&loaded, 3, vec![added(2_001)])).unwrap();
-    assert_eq!(log_bytes(&place), before, "the log was begun anew");
+    assert_eq!(log_bytes(&data_dir), before, "the log was begun anew");
     assert_eq!(list(&archive)[0], 2_001);
 }
 
 #[test]
 fn under_load_without_a_pause_the_log_stays_within_its_bounds() {
-    let place = Place::new();
-    let (mut store, archive, mut commit) = writing(&place);
+    let data_dir = TestDataDir::new();
+    let (mut store, archive, mut commit) = writing(&data_dir);
     for _ in 0..300 {
         commit(&mut store);
-        assert!(log_bytes(&place) <= (2 * SMALL.most.cast_unsigned() + GROUP_PAGES) * PAGE);
+        assert!(log_bytes(&data_dir) <= (2 * SMALL.most.cast_unsigned() + GROUP_PAGES) * PAGE);
     }
-    let after = place.crash();
+    let after = data_dir.crash();
     drop((store, archive));
     let (_, archive) = after.open();
     assert_eq!(list(&archive)[0], 30_000);
@@ -69,12 +69,12 @@ fn under_load_without_a_pause_the_log_stays_within_its_bounds() {
 
 #[test]
 fn a_reader_that_stays_makes_the_log_longer_only_until_it_leaves() {
-    let place = Place::new();
-    let (mut store, _archive, mut commit) = writing(&place);
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive, mut commit) = writing(&data_dir);
     commit(&mut store);
-    let reader = place.sql();
+    let reader = data_dir.sql();
     reader.execute_batch("BEGIN; SELECT count(*) FROM jobs").unwrap();
-    while log_bytes(&place) < (SMALL.most.cast_unsigned() + 2 * GROUP_PAGES) * PAGE {
+    while log_bytes(&data_dir) < (SMALL.most.cast_unsigned() + 2 * GROUP_PAGES) * PAGE {
         commit(&mut store);
     }
     reader.execute_batch("COMMIT").unwrap();
@@ -89,8 +89,8 @@ fn a_reader_that_stays_makes_the_log_longer_only_until_it_leaves() {
 
 #[test]
 fn reads_that_had_to_wait_for_the_log_go_on() {
-    let place = Place::new();
-    let (mut store, archive, mut commit) = writing(&place);
+    let data_dir = TestDataDir::new();
+    let (mut store, archive, mut commit) = writing(&data_dir);
     commit(&mut store);
     archive.pool().pause();
     std::thread::scope(|scope| {
@@ -104,15 +104,15 @@ fn reads_that_had_to_wait_for_the_log_go_on() {
 
 #[test]
 fn an_idle_store_gives_the_space_of_its_log_back() {
-    let place = Place::new();
-    let (mut store, _archive, mut commit) = writing(&place);
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive, mut commit) = writing(&data_dir);
     store.upkeep.wal.bounds = WalBounds::default();
     for _ in 0..20 {
         commit(&mut store);
     }
-    assert!(log_bytes(&place) > 0);
+    assert!(log_bytes(&data_dir) > 0);
     let until = Instant::now() + Duration::from_secs(20);
-    while log_bytes(&place) > 0 {
+    while log_bytes(&data_dir) > 0 {
         assert!(Instant::now() < until, "the log is still there");
         store.idle().unwrap();
         std::thread::yield_now();

@@ -21,8 +21,8 @@ pub(in crate::store::sqlite) struct WriteCache {
     pub(super) definition_ends: HashMap<EndKey, i64>,
     /// The first row with the same name, by row of a definition.
     pub(super) names: HashMap<i64, i64>,
-    /// The numbers of names of requesters.
-    pub(super) submitters: HashMap<Arc<str>, i64>,
+    /// The numbers of requesters by name: their rows in the table `submitters`.
+    pub(super) requester_ids: HashMap<Arc<str>, i64>,
     /// Batches that have not ended, and changes of the present transaction in their counts.
     pub(super) members: MemberCounts,
 }
@@ -37,7 +37,7 @@ impl WriteCache {
 impl WriteCache {
     /// Forgets facts of a kind of which there are too many: they are only there to save writes, and are read again when they are needed.
     pub(super) fn shrink(&mut self) {
-        let Self { definitions, seen, ends, definition_ends, names, submitters, members: _ } = self;
+        let Self { definitions, seen, ends, definition_ends, names, requester_ids, members: _ } = self;
         if definitions.len() > FACTS_MAX {
             definitions.clear();
         }
@@ -53,8 +53,8 @@ impl WriteCache {
         if names.len() > FACTS_MAX {
             names.clear();
         }
-        if submitters.len() > FACTS_MAX {
-            submitters.clear();
+        if requester_ids.len() > FACTS_MAX {
+            requester_ids.clear();
         }
     }
 }
@@ -108,14 +108,21 @@ mod tests {
                 ends: numbers().map(|n| (n, EndSpan::of(Timestamp(n)))).collect(),
                 definition_ends: numbers().map(|n| ((n, true, n), n)).collect(),
                 names: numbers().map(|n| (n, n)).collect(),
-                submitters: numbers().map(|n| (n.to_string().into(), n)).collect(),
+                requester_ids: numbers().map(|n| (n.to_string().into(), n)).collect(),
                 members: MemberCounts::default(),
             }
         };
         let lengths = |cache: &WriteCache| {
-            let WriteCache { definitions, seen, ends, definition_ends, names, submitters, members: _ } =
+            let WriteCache { definitions, seen, ends, definition_ends, names, requester_ids, members: _ } =
                 cache;
-            [definitions.len(), seen.len(), ends.len(), definition_ends.len(), names.len(), submitters.len()]
+            [
+                definitions.len(),
+                seen.len(),
+                ends.len(),
+                definition_ends.len(),
+                names.len(),
+                requester_ids.len(),
+            ]
         };
         for (count, left) in [(FACTS_MAX, FACTS_MAX), (FACTS_MAX + 1, 0)] {
             let mut cache = fill(count);

@@ -9,7 +9,7 @@ use protocol::JobId;
 use rusqlite::{Connection, params};
 
 use super::{Failure, InstallationCounters, WriteCache, WriteResult, definition_ends, workers};
-use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_SUBMITTER, last_of};
+use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_REQUESTER, last_of};
 use crate::store::sqlite::rows::{self, HAS_LABELS, HAS_NARROWING, HAS_OVERRIDES};
 use crate::store::sqlite::{hooks, run_on};
 
@@ -218,10 +218,10 @@ pub(super) fn forget_if_empty(
             .prepare_cached(
                 "DELETE FROM submitters WHERE NOT EXISTS (SELECT 1 FROM seen WHERE kind = ?1 AND which = submitters.id)",
             )?
-            .execute([SEEN_SUBMITTER])?;
+            .execute([SEEN_REQUESTER])?;
         if forgotten > 0 {
             // Another name may get the same number.
-            cache.submitters.clear();
+            cache.requester_ids.clear();
         }
         connection.prepare_cached("DELETE FROM blocks WHERE block = ?1")?.execute([block])?;
         connection.prepare_cached("DELETE FROM definition_ends WHERE block = ?1")?.execute([block])?;

@@ -11,15 +11,19 @@ use scheduler::step::{AddedJob, Note};
 
 use super::{Failure, TransactionWriter};
 use crate::params::params_of_predecessors;
-use crate::store::sqlite::blocks::SEEN_SUBMITTER;
+use crate::store::sqlite::blocks::SEEN_REQUESTER;
 use crate::store::sqlite::{dependencies, json_column, notes, param_rows, rows, schedules};
 use crate::store::{PARENT_SLOT_VARIABLE, hook_parent};
 
 impl TransactionWriter<'_> {
     /// The number of the requester's name, for a job of this block.
-    pub(super) fn submitter(&mut self, name: Option<&Arc<str>>, block: i64) -> Result<Option<i64>, Failure> {
+    pub(super) fn requester_id(
+        &mut self,
+        name: Option<&Arc<str>>,
+        block: i64,
+    ) -> Result<Option<i64>, Failure> {
         let Some(name) = name else { return Ok(None) };
-        let id = match self.cache.submitters.get(name) {
+        let id = match self.cache.requester_ids.get(name) {
             Some(id) => *id,
             None => {
                 self.connection
@@ -29,11 +33,11 @@ impl TransactionWriter<'_> {
                     .connection
                     .prepare_cached("SELECT id FROM submitters WHERE name = ?1")?
                     .query_row([&**name], |row| row.get(0))?;
-                self.cache.submitters.insert(Arc::clone(name), id);
+                self.cache.requester_ids.insert(Arc::clone(name), id);
                 id
             }
         };
-        self.index_block(SEEN_SUBMITTER, id, block)?;
+        self.index_block(SEEN_REQUESTER, id, block)?;
         Ok(Some(id))
     }
 

@@ -55,7 +55,7 @@ impl TransactionWriter<'_> {
         *times = (times.0.min(accepted), times.1.max(accepted));
         let definition = self.definition_ids(added.revision)?;
         self.index_block(SEEN_NAME, definition.name, block)?;
-        let submitter = self.submitter(added.submitted_by.as_ref(), block)?;
+        let requester_id = self.requester_id(added.submitted_by.as_ref(), block)?;
         let detail_flags = self.insert_details(job, added)?;
         let keys = added.keys.as_deref();
         let concurrency_key = keys.and_then(|keys| keys.concurrency.as_deref());
@@ -82,7 +82,7 @@ impl TransactionWriter<'_> {
                 detail_flags,
                 concurrency_key,
                 rate_key,
-                submitter,
+                requester_id,
             ])?;
             return Ok(());
         };
@@ -101,7 +101,7 @@ impl TransactionWriter<'_> {
             detail_flags,
             concurrency_key,
             rate_key,
-            submitter,
+            requester_id,
             assigned.number.0,
             assigned.token.fence.0.cast_signed(),
             assigned.token.nonce.0.cast_signed(),
@@ -275,7 +275,7 @@ impl TransactionWriter<'_> {
         let mut statement = self.connection.prepare_cached("SELECT losses FROM jobs WHERE id = ?1")?;
         let stored = statement.query_row([job.0.cast_signed()], |row| rows::losses(row, 0)).optional()?;
         let mut losses = stored.unwrap_or_default();
-        retry::note_loss(&mut losses, closed.ended_at);
+        retry::record_loss(&mut losses, closed.ended_at);
         let instants: Vec<i64> = losses.into_iter().map(|at| at.0).collect();
         Ok(json_column::code(&instants))
     }

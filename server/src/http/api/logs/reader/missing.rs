@@ -46,7 +46,7 @@ impl Reader {
             }
             self.may_have_changed = true;
             tokio::select! {
-                () = self.state.services.leaving.cancelled() => return Ok(Some(rule)),
+                () = self.state.services.shutdown.cancelled() => return Ok(Some(rule)),
                 () = self.changes.changed() => {}
                 () = tokio::time::sleep_until(until) => {}
             }

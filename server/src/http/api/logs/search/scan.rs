@@ -1,6 +1,6 @@
 //! The scan of one request: jobs from the newest down, their attempts from the first on, standard output before standard error.
 //!
-//! It stops at the first of four limits: matches, bytes, jobs, time. The position behind the last line that was searched continues it.
+//! It stops at the first of four limits: matches, bytes, jobs, time. The position after the last line that was searched continues it.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -8,9 +8,9 @@ use super::*;
 /// Before that schema a pause of a definition held back its schedules only.
 #[test]
 fn a_definition_that_was_paused_has_its_schedules_paused_after_an_upgrade() {
-    let place = Place::new();
-    let mut shell = place.sql();
-    migrate::migrate_to(&mut shell, &place.file(), migrate::before("pauses"));
+    let data_dir = TestDataDir::new();
+    let mut shell = data_dir.sql();
+    migrate::migrate_to(&mut shell, &data_dir.file(), migrate::before("pauses"));
     shell
         .execute_batch(
             "INSERT INTO schedules (definition, schedule, cursor, fingerprint)
@@ -20,7 +20,7 @@ fn a_definition_that_was_paused_has_its_schedules_paused_after_an_upgrade() {
         .unwrap();
     drop(shell);
 
-    let (mut store, _archive) = place.open();
+    let (mut store, _archive) = data_dir.open();
     let loaded = store.load(&mut live_jobs(|_| {})).unwrap();
     let schedule = |name: &str, id| PauseTarget::Schedule(name.into(), ScheduleId::named(id));
     let expected = [

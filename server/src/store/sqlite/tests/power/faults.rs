@@ -19,10 +19,10 @@ struct Struck {
 }
 
 fn strike(fault: Fault, after: u64, rng: &mut Rng) -> Struck {
-    let place = place_of(&Image::default());
-    let disk = Disk::at(place.0.path()).unwrap();
+    let data_dir = data_dir_of(&Image::default());
+    let disk = Disk::at(data_dir.0.path()).unwrap();
     let mut past = JobHistory::none();
-    let (mut store, archive) = place.open();
+    let (mut store, archive) = data_dir.open();
     store.upkeep.wal.bounds = SMALL;
     let loaded = store.load(&mut |_| {}).unwrap();
     disk.acknowledge(0);

@@ -1,4 +1,4 @@
-//! Schedules that do not fire: paused, or of a disabled definition.
+//! Inactive schedules, of which no slot fires: paused, or of a disabled definition.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,32 +8,33 @@ use protocol::Timestamp;
 use crate::ids::ScheduleNo;
 use crate::pauses::{PauseTarget, Pauses};
 use crate::schedule::ScheduleId;
-use crate::schedule::catch_up::Closed;
+use crate::schedule::catch_up::InactiveReason;
 use crate::schedules::{ScheduleRow, Schedules};
 
 impl Schedules {
-    /// Why no slot of a schedule fires now.
-    pub(crate) fn closed(&self, row: &ScheduleRow, pauses: &Pauses) -> Option<Closed> {
-        let state = self.names.get(&row.definition);
+    /// Why a schedule is inactive now; none if it is active.
+    pub(crate) fn inactive_reason(&self, row: &ScheduleRow, pauses: &Pauses) -> Option<InactiveReason> {
+        let state = self.by_definition.get(&row.definition);
         // Before a pause: resuming would not bring its jobs back.
         if state.and_then(|state| state.current).is_some_and(|current| !current.enabled) {
-            return Some(Closed::Disabled);
+            return Some(InactiveReason::Disabled);
         }
         let group = state.and_then(|state| state.group.clone());
         let mut all = pauses.of_schedule(&row.definition, group, &row.schedule);
-        all.next().is_some().then_some(Closed::Paused)
+        all.next().is_some().then_some(InactiveReason::Paused)
     }
 
     /// The end of the last pause that reaches a schedule. Nothing if no pause does, or if one has no end.
     pub(crate) fn paused_until(&self, row: &ScheduleRow, pauses: &Pauses) -> Option<Timestamp> {
-        let group = self.names.get(&row.definition).and_then(|state| state.group.clone());
+        let group = self.by_definition.get(&row.definition).and_then(|state| state.group.clone());
         pauses.last_end(&row.definition, group, &row.schedule)
     }
 
     /// The schedules that a pause reaches. Looks at all of them only if it is not of one definition.
     pub(crate) fn reached_by(&self, target: &PauseTarget) -> Vec<ScheduleNo> {
-        let is_in =
-            |name: &Arc<str>, group| self.names.get(name).is_some_and(|it| it.group.as_ref() == Some(group));
+        let is_in = |name: &Arc<str>, group| {
+            self.by_definition.get(name).is_some_and(|it| it.group.as_ref() == Some(group))
+        };
         let mut reached: Vec<ScheduleNo> = match target {
             PauseTarget::Server | PauseTarget::Schedules => self.entries.keys().copied().collect(),
             PauseTarget::Group(group) => {

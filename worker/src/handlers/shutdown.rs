@@ -1,4 +1,4 @@
-//! Leaving, and changes of settings by the server.
+//! The shutdown of the worker process, and changes of settings by the server.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,29 +10,29 @@ use protocol::{Token, Uptime};
 use crate::attempt::Attempt;
 use crate::core::{Exiting, Worker};
 use crate::handlers::{pull, stop};
-use crate::input::Leave;
+use crate::input::ShutdownMode;
 use crate::step::Effect;
 
-/// The operator of this machine asks the process to leave. A stronger request replaces a weaker one.
-pub(crate) fn leave(worker: &mut Worker, now: Uptime, leave: Leave) {
-    if worker.leave >= Some(leave) {
+/// The operator of this machine asks the process to shut down. A stronger request replaces a weaker one.
+pub(crate) fn on_shutdown(worker: &mut Worker, now: Uptime, mode: ShutdownMode) {
+    if worker.requested_shutdown >= Some(mode) {
         return;
     }
-    worker.leave = Some(leave);
-    give_back(worker);
-    match leave {
-        Leave::Drain => {}
-        Leave::Interrupt => {
+    worker.requested_shutdown = Some(mode);
+    release_unstarted(worker);
+    match mode {
+        ShutdownMode::Drain => {}
+        ShutdownMode::Interrupt => {
             for token in tokens(worker, |attempt| attempt.is_prepared_or_run() && attempt.stop.is_none()) {
                 stop::begin_stop(worker, now, token, StopCause::Drain, None);
             }
         }
-        Leave::Detach => worker.exit = Exiting::Now,
+        ShutdownMode::Detach => worker.exit = Exiting::Now,
     }
 }
 
 /// The server changed settings.
-pub(crate) fn configure(worker: &mut Worker, configure: Configure) {
+pub(crate) fn on_configure(worker: &mut Worker, configure: Configure) {
     if let Some(slots) = configure.slots {
         worker.slots.resize(slots);
         pull::begin_pulls(worker);
@@ -46,14 +46,14 @@ pub(crate) fn configure(worker: &mut Worker, configure: Configure) {
     }
     worker.drain_ordered = configure.drain;
     if worker.drain_ordered {
-        give_back(worker);
+        release_unstarted(worker);
     } else {
         worker.notices.condition = true;
     }
 }
 
-/// Releases all unstarted attempts of a leaving worker.
-fn give_back(worker: &mut Worker) {
+/// Releases all unstarted attempts of a worker that shuts down.
+fn release_unstarted(worker: &mut Worker) {
     worker.notices.condition = true;
     for token in tokens(worker, |attempt| attempt.is_unstarted()) {
         worker.release(token, ReleaseCause::Draining, String::new());
@@ -74,12 +74,14 @@ pub(crate) fn exit_if_done(worker: &mut Worker) {
 fn is_done(worker: &Worker) -> bool {
     // The server concludes the release from the next Inventory.
     let is_told = worker.outbox.is_empty() || !worker.link.is_joined();
-    match worker.leaving() {
+    match worker.shutdown_mode() {
         None => false,
-        Some(Leave::Drain) => worker.attempts.is_empty() && is_told,
+        Some(ShutdownMode::Drain) => worker.attempts.is_empty() && is_told,
         // The next start reports these ends from their directories.
-        Some(Leave::Interrupt) => !worker.attempts.values().any(Attempt::is_prepared_or_run) && is_told,
-        Some(Leave::Detach) => true,
+        Some(ShutdownMode::Interrupt) => {
+            !worker.attempts.values().any(Attempt::is_prepared_or_run) && is_told
+        }
+        Some(ShutdownMode::Detach) => true,
     }
 }
 
