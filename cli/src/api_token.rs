@@ -14,8 +14,8 @@ pub(crate) fn warn_of_client_token(api: Option<&Path>, worker: Option<&Path>) {
     {
         tracing::warn!(
             file = %file.display(),
-            "the token in this file is an administrator's token of this server, because {VARIABLE} names it; commands read that variable, \
-             too: if it was set for them, unset it for the server; if not, give --api-token-file"
+            "the token in this file is an administrator's token of this server unless the store has it, because {VARIABLE} names it; commands \
+             read that variable, too: if it was set for them, unset it for the server; if not, give --api-token-file"
         );
     }
 }

@@ -341,10 +341,7 @@ fn cannot_start(error: ServerError, data: &Path) -> anyhow::Error {
             let hint = format!("'longshore doctor --data {}' shows details", data.display());
             Failure::new(Exit::Failed, format!("{:#}", anyhow::Error::new(error))).hint(hint).into()
         }
-        error @ (ServerError::Policy(_)
-        | ServerError::Registries(_)
-        | ServerError::Tls(_)
-        | ServerError::GivenToken(_)) => {
+        error @ (ServerError::Policy(_) | ServerError::Registries(_) | ServerError::Tls(_)) => {
             Failure::new(Exit::Usage, format!("{:#}", anyhow::Error::new(error))).into()
         }
         other => failure_from(other),

@@ -12,24 +12,9 @@ use crate::config::{Config, Token};
 use crate::metrics::Metrics;
 use crate::store::TokenRow;
 
-/// The token that the server was given in a file is one of its store, and has fewer rights there.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the token of {option} is the access token \"{name}\" of this server, which {obstacle}: as the server's own it would have the role \
-     {role}. Unset the variable for the server if it was set for commands: tokens of the store need no file"
-)]
-pub struct GivenTokenError {
-    option: &'static str,
-    name: Arc<str>,
-    obstacle: String,
-    role: Role,
-}
-
 impl Config {
     /// The access control of a server that listens on this address.
-    ///
-    /// # Errors
-    /// A token of a file is one of the store, and has fewer rights there.
+    /// A token of a file that is one of the store gets no further rights by the file: the store decides about each of its requests.
     pub(crate) fn access(
         &self,
         listen: SocketAddr,
@@ -37,7 +22,7 @@ impl Config {
         records: &AccessRecords,
         metrics: Arc<Metrics>,
         now: Timestamp,
-    ) -> Result<Access, GivenTokenError> {
+    ) -> Access {
         let mut access = Access::open(listen)
             .cluster(cluster)
             .hosts(self.allowed_hosts.iter().cloned())
@@ -58,14 +43,27 @@ impl Config {
             let Some(token) = token else { continue };
             access = match stored(token, records) {
                 None => add(access, token.reveal()),
-                // Its holder can lose it later: the store decides about each of its requests.
-                Some(row) => match obstacle(&row, role, now) {
-                    None => access.require_tokens(),
-                    Some(obstacle) => return Err(GivenTokenError { option, name: row.name, obstacle, role }),
-                },
+                Some(row) => {
+                    log_stored(&row, option, role, now);
+                    access.require_tokens()
+                }
             };
         }
-        Ok(access)
+        access
+    }
+}
+
+/// Says that the token of a file is one of the store. A server starts with it in any case: it may have become invalid since the last start.
+fn log_stored(row: &TokenRow, option: &str, role: Role, now: Timestamp) {
+    match obstacle(row, role, now) {
+        None => {
+            tracing::info!(token = %row.name, option, "the token of this file is one of the store, which decides what it may do");
+        }
+        Some(obstacle) => tracing::error!(
+            token = %row.name, option, obstacle, wanted_role = %role,
+            "the token of this file is one of the store: the file gives it no further rights. Unset the variable for the server if it was \
+             set for commands"
+        ),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Errors that keep a server from starting, or end it.
 
-use crate::access::GivenTokenError;
 use crate::auth::first_token::FirstTokenError;
 use crate::config::jobs_file::Faults;
 use crate::engine::EngineError;
@@ -38,9 +37,6 @@ pub enum ServerError {
     /// The tokens of the store cannot be read.
     #[error("cannot read the tokens of the store")]
     Tokens(#[source] ReadError),
-    /// A token of a file is one of the store, and has fewer rights there.
-    #[error(transparent)]
-    GivenToken(#[from] GivenTokenError),
     /// The client for notifications cannot be set up.
     #[error("cannot set up the client for notifications")]
     WebClient(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -73,7 +73,8 @@ impl Server {
         let reloader = parts.start_reloader(handles.handle.clone(), refusal);
         let notifications = parts.start_notifications(handles.record_writer, handles.metrics.clone())?;
         let (address, metrics, now) = (listener.address(), handles.metrics.clone(), clock::now().utc);
-        let access = parts.config.access(address, handles.cluster, &parts.records, metrics, now)?;
+        let access = parts.config.access(address, handles.cluster, &parts.records, metrics, now);
+        let has_api_token = access.has_api_token();
         let services = http::Services {
             access: Arc::new(access),
             engine: handles.handle,
@@ -97,8 +98,8 @@ impl Server {
         };
         let maintenance = parts.start_maintenance(handles.retention_by, handles.remover, retention_time);
         let Parts { config, records, shutdown, .. } = parts;
-        let first_token_file = (config.requires_tokens && config.api_token.is_none())
-            .then(|| first_token::file(&config.data_dir));
+        let needs_token = config.requires_tokens || config.api_token.is_some();
+        let first_token_file = (needs_token && !has_api_token).then(|| first_token::file(&config.data_dir));
         Ok(Self {
             engine,
             listener,

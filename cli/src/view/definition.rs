@@ -132,6 +132,12 @@ mod tests {
     }
 
     #[test]
+    fn a_reload_of_the_policy_alone_has_changed_something() {
+        let reloaded = Reloaded { definitions: 2, policy_changed: true, ..Reloaded::default() };
+        assert_eq!(reloaded.summary(), "2 definitions; the policy has changed");
+    }
+
+    #[test]
     fn a_row_tells_how_the_last_job_ended_and_when_the_next_is_made() {
         let last = serde_json::json!({"id": 7, "name": "a", "state": "failed", "outcome": "failed", "exit_code": 3,
             "created_at": "2026-03-01T08:00:00.000Z", "ended_at": "2026-03-01T08:30:00.000Z"});

@@ -91,8 +91,7 @@ pub(crate) fn expire(scheduler: &mut Scheduler, now: Now, id: JobId) {
     attempt_end::end_unheld(scheduler, now, id, State::Expired, String::from(reason));
 }
 
-/// Sends Recall for a job that must not start there any more: it has expired, it is paused, or its worker is cordoned. The worker releases the attempt unless it has already
-/// begun to prepare it.
+/// Sends Recall for an attempt that must not start on its worker any more. The worker releases it unless it has already begun to prepare it.
 pub(crate) fn recall(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(attempt) = scheduler.jobs.get(&id).and_then(Job::attempt) else { return };
     // The next inventory decides about an unconfirmed attempt.

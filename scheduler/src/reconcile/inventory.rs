@@ -215,7 +215,7 @@ pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, se
     let Some(attempt) = live.attempt() else { return };
     let (token, started_at) = (attempt.token(job), attempt.started_at());
     let is_too_old = is_too_old(scheduler, attempt.worker, live.definition);
-    let is_cordoned = recalls_backlog(scheduler, attempt.worker);
+    let is_cordoned = scheduler.fleet.worker(attempt.worker).is_some_and(|worker| worker.row.cordoned);
     if started_at.is_some() || (attempt.start == StartState::Announced && attempt.stopping.is_none()) {
         attempt_end::close(
             scheduler,

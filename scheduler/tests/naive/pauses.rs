@@ -99,8 +99,9 @@ impl Model {
     /// An attempt of this job is not sent again.
     pub(super) fn may_not_start(&self, job: u64) -> bool {
         let held = self.job(job).expect("it is held");
+        let attempt = held.attempt().expect("it is held");
         held.expires.is_some_and(|at| at <= self.now.utc)
             || self.is_on_hold(&held.definition)
-            || self.is_on_a_cordoned_worker(job)
+            || self.worker(attempt.worker).is_some_and(|worker| worker.cordoned)
     }
 }

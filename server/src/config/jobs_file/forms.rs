@@ -158,7 +158,7 @@ fn finish(job: Job, at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> 
         let has_variable = parts.iter().any(|part| scope.has_variable(part));
         // The fault of an image that is missing or misspelt says enough.
         let has_no_value = violation.key == "image" && definition.container.image.is_empty();
-        if has_no_value || has_variable && reader.environment.is_elsewhere() {
+        if has_no_value || parts.iter().any(|part| scope.has_left_out(part, reader)) {
             continue;
         }
         let text = match has_variable {

@@ -148,7 +148,10 @@ fn param(name: &str, name_at: Position, node: &Node, reader: &mut Reader<'_>) ->
         if let Some((at, Some(true))) = required {
             reader.fault(at, Code::InvalidParam, "a parameter with a default is never required");
         }
-        let value = json(node, reader)?;
+        let Some(value) = json(node, reader) else {
+            param.absence = Absence::Allowed;
+            return reader.has_left_out(node).then_some(param);
+        };
         let params = Params { declared: vec![param], ..Params::default() };
         let checked = Checker::new(&params).check(params.declared.first()?, &value);
         param = params.declared.into_iter().next()?;
@@ -194,6 +197,9 @@ fn check_name(name: &str) -> Result<(), ValueFault> {
 fn kind(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<ParamKind> {
     let items: Option<Vec<String>> = scope.find("enum").map(|node| {
         let items = reader.texts(node);
+        if reader.has_left_out(node) {
+            return Vec::new();
+        }
         if items.is_empty() || items.len() > ITEMS_MAX {
             reader.fault(node.at, Code::InvalidParam, format!("name 1 to {ITEMS_MAX} values"));
         }
@@ -233,6 +239,9 @@ fn kind(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<ParamKind> {
         "duration" => ParamKind::Duration(bounds(scope, reader, |text| {
             quantity::any_duration(text).ok_or("a duration such as 90s")
         })),
+        "enum" if scope.has_left_out("enum", reader) => {
+            ParamKind::Text { pattern: None, length: bounds(scope, reader, length) }
+        }
         "enum" => {
             if items.is_none() {
                 let at = scope.own_position(&["type"], Position::FILE);
@@ -346,6 +355,9 @@ pub(super) fn of_schedule(
         Err(faults) => {
             for fault in faults {
                 let value = values.iter().find(|(name, _)| **name == fault.name).map(|(_, value)| *value);
+                if value.is_some_and(|value| reader.has_left_out(value)) {
+                    continue;
+                }
                 let text = fault_text(&fault, value, reader);
                 let at = value.map_or(schedule_at, |value| value.at);
                 reader.collector.fault_without_value(at, Code::InvalidParam, text);

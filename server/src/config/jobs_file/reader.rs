@@ -51,6 +51,8 @@ pub(super) struct Reader<'a> {
     pub(super) names_with_variables: HashMap<String, String>,
     /// Values with variables as written in the file.
     substituted: HashMap<Position, String>,
+    /// Values with variables that only the server knows, of a file that is checked elsewhere.
+    left_out: HashSet<Position>,
     /// Environment files that were read: each once, for all jobs that name it.
     files: HashMap<PathBuf, Rc<str>>,
 }
@@ -87,6 +89,7 @@ impl<'a> Reader<'a> {
             params_with_variables: HashSet::new(),
             names_with_variables: HashMap::new(),
             substituted,
+            left_out: HashSet::new(),
             files,
         }
     }
@@ -123,6 +126,18 @@ impl<'a> Reader<'a> {
     /// True if the value that was read at this position has a variable in it.
     pub(super) fn has_variable(&self, at: Position) -> bool {
         self.substituted.contains_key(&at)
+    }
+
+    /// True if a value of this node was left out: what depends on it cannot be checked here.
+    pub(super) fn has_left_out(&self, node: &Node) -> bool {
+        match &node.value {
+            Value::Scalar(_) => self.left_out.contains(&node.at),
+            Value::List(items) => items.iter().any(|item| self.has_left_out(item)),
+            Value::Map(map) => map
+                .pairs
+                .iter()
+                .any(|pair| self.left_out.contains(&pair.key_at) || self.has_left_out(&pair.value)),
+        }
     }
 
     /// Reads text: numbers, booleans and nulls must be quoted.
@@ -332,6 +347,7 @@ impl<'a> Reader<'a> {
         if self.environment.is_elsewhere()
             && replaced.as_ref().is_err_and(|it| it.code == Code::UnsetVariable)
         {
+            self.left_out.insert(at);
             return None;
         }
         let replaced = self.accept(at, replaced)?;

@@ -1,7 +1,7 @@
 //! References of jobs files to their server: texts with variables of the environment, and environment files, each with the key that takes it.
 //!
-//! The text of a plan comes over the network. It may take from the server only what the server's own file takes under the same key by the
-//! same text: else its answer would show any variable of the server, or parts of it, or lines of any file.
+//! The text of a plan comes over the network. It may take from the server only what the server's own file, present or accepted last,
+//! takes under the same key by the same text: else its answer would show any variable of the server, or parts of it, or lines of any file.
 
 use std::collections::BTreeMap;
 
@@ -96,8 +96,8 @@ impl References {
                 None => "in the same whole text",
             };
             let text = format!(
-                "a plan takes from the server only what its present jobs.yaml takes under the same key {same}, and that takes no {taken} so \
-                 under {key}; use 'longshore validate' on the server",
+                "a plan takes from the server only what its jobs.yaml, present or accepted last, takes under the same key {same}, and that takes \
+                 no {taken} so under {key}; use 'longshore validate' on the server",
             );
             collector.fault_without_value(first.at, Code::UnsetVariable, text);
         }

@@ -67,6 +67,11 @@ impl<'a> Scope<'a> {
         self.find_both(name).any(Node::has_variable)
     }
 
+    /// True if a value of this key was left out.
+    pub(super) fn has_left_out(&self, name: &str, reader: &Reader<'_>) -> bool {
+        self.find_both(name).any(|node| reader.has_left_out(node))
+    }
+
     /// The values for a key whose parts are merged: first the defaults', then the job's own.
     pub(super) fn find_both(&self, name: &str) -> impl Iterator<Item = &'a Node> {
         self.default_value(name).into_iter().chain(self.own_value(name))

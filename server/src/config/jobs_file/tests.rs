@@ -103,6 +103,47 @@ fn no_fault_of_any_key_shows_a_variable() {
     }
 }
 
+#[test]
+fn a_fault_away_from_the_server_does_not_depend_on_a_variable_that_only_the_server_has() {
+    let away = Environment::default().elsewhere();
+    let valid = [
+        "true",
+        "1",
+        "0.5",
+        "1h",
+        "string",
+        "a",
+        "/a",
+        "1000:1000",
+        "0 2 * * *",
+        "UTC",
+        "any",
+        "volume",
+        "all",
+    ];
+    let with =
+        |value: &&str| [("PLANT".to_owned(), (*value).to_owned())].into_iter().collect::<Environment>();
+    let environments: Vec<Environment> = PLANTED.iter().chain(&valid).map(with).collect();
+    let faults_of = |text: &str, environment: &Environment| -> Vec<(u32, u32, &'static str)> {
+        let read = parse(text, Path::new("jobs.yaml"), environment);
+        let faults = read.map_or_else(|faults| faults.list, |_| Vec::new());
+        faults.iter().map(|fault| (fault.at.line, fault.at.column, fault.code.name())).collect()
+    };
+    for key in keys::JOB {
+        for planted in planted_values(&key.shape) {
+            let image = if key.name == "image" { "" } else { "image: busybox, " };
+            let text = format!("jobs: {{a: {{{image}{}: {planted}}}}}\n", key.name);
+            let mut found = faults_of(&text, &away);
+            environments.iter().for_each(|it| {
+                let known = faults_of(&text, it);
+                found.retain(|fault| known.contains(fault));
+            });
+            let left = faults_of(&text, &away);
+            assert_eq!(left, found, "{text}");
+        }
+    }
+}
+
 /// Values of variables that are faults under one key or another, or legal and odd.
 const PLANTED: [&str; 13] = [
     "swordfish",
@@ -249,7 +290,16 @@ fn a_file_is_checked_away_from_its_server_without_what_only_the_server_knows() {
     let loaded = parse(text, &path, &environment).expect("valid");
     let container = &loaded.definitions[0].definition.container;
     assert_eq!((&*container.image, container.environment.len()), ("app:7", 1));
-    let faults =
-        parse("- {name: a, image: '${IMAGE}', timeout: soon}\n", &path, &environment).expect_err("one fault");
-    assert_eq!(faults.count(), 1, "{faults}");
+    let count = |text: &str| parse(text, &path, &environment).map_or_else(|faults| faults.count(), |_| 0);
+    assert_eq!(count("- {name: a, image: '${IMAGE}', timeout: soon}\n"), 1);
+    assert_eq!(count("- {name: a, image: 'other:${TAG}'}\n"), 1, "the policy forbids what is known");
+    for text in [
+        "image: 'app:1', params: {size: {default: '${SIZE}'}}, command: [x, '${params.size}']",
+        "image: 'app:1', params: {size: {enum: ['${A}'], default: a}}",
+        "image: 'app:1', params: {size: {required: true}}, schedule: [{every: 1h, params: {size: '${SIZE}'}}]",
+        "runtime: process, command: 'run.sh ${X}'",
+        "runtime: process, command: ['${BIN}']",
+    ] {
+        assert_eq!(count(&format!("- {{name: a, {text}}}\n")), 0, "{text}");
+    }
 }

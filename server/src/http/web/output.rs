@@ -42,14 +42,14 @@ pub(crate) async fn show(
     let attempt = query.number("attempt")?;
     query.finish()?;
     let record = jobs::find(&state, JobId(id)).await?;
-    let bytes = logs::last_bytes(&state, &record, attempt, BYTES).await?;
+    let last = logs::last_bytes(&state, &record, attempt, BYTES).await?;
     let missing = logs::removed(&state, &record, attempt).await?.map(missing);
     let full = state.presenter().full(record);
     render(&OutputPage {
         frame: Frame::new(&state, "jobs", format!("Output of job {id}")),
         attempt,
         attempts: full.attempts.iter().map(|attempt| attempt.number).collect(),
-        text: text_of(&bytes),
+        text: text_of(&last.bytes),
         missing,
         row: Row::of(full.job),
     })
@@ -80,15 +80,15 @@ impl LastLines {
     /// Reads them. The page of a job is shown also if its output cannot be read.
     pub(super) async fn of(state: &AppState, record: &JobRecord) -> Self {
         match logs::last_bytes(state, record, None, LAST_BYTES).await {
-            Ok(bytes) => Self::from(&bytes),
+            Ok(last) => Self::from(&last.bytes, last.is_cut),
             Err(_) => Self::Unreadable,
         }
     }
 
-    fn from(bytes: &[u8]) -> Self {
+    fn from(bytes: &[u8], is_cut: bool) -> Self {
         let text = text_of(bytes);
         let mut lines: Vec<&str> = text.lines().collect();
-        if bytes.len() >= LAST_BYTES && lines.len() > 1 {
+        if is_cut && lines.len() > 1 {
             // The first one may have begun before these bytes.
             lines.remove(0);
         }
@@ -152,17 +152,17 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_whole_ones() {
-        let shown = |bytes: &str| match LastLines::from(bytes.as_bytes()) {
+        let shown = |bytes: &str, is_cut| match LastLines::from(bytes.as_bytes(), is_cut) {
             LastLines::Text(text) => text,
             LastLines::None | LastLines::Unreadable => String::new(),
         };
-        assert_eq!(shown("\u{1b}[31mred\u{1b}[0m\n\nlast"), "red\n\nlast");
-        assert_eq!(shown("\n \n"), "");
+        assert_eq!(shown("\u{1b}[31mred\u{1b}[0m\n\nlast", false), "red\n\nlast");
+        assert_eq!(shown("\n \n", false), "");
         let many: String = (1..=30).map(|line| format!("line {line}\n")).collect();
-        assert!(shown(&many).starts_with("line 11\n") && shown(&many).ends_with("line 30"));
-        let long = format!("{}\nend\n", "x".repeat(LAST_BYTES - 5));
-        assert_eq!(shown(&long), "end");
-        assert_eq!(shown(&"x".repeat(LAST_BYTES)).len(), LAST_BYTES, "a part of a line is better than none");
+        assert!(shown(&many, true).starts_with("line 11\n") && shown(&many, true).ends_with("line 30"));
+        assert_eq!(shown("part\nend\n", true), "end");
+        assert_eq!(shown("whole\nend\n", false), "whole\nend");
+        assert_eq!(shown("part of a long line", true).len(), 19, "a part of a line is better than none");
     }
 
     #[test]

@@ -61,9 +61,9 @@ fn last_end(connection: &Connection, job: JobId) -> rusqlite::Result<LastEnd> {
     };
     let found = connection.prepare_cached(sql)?.query_row([number(job)], read).optional()?;
     let (last, is_retry) = found.unwrap_or_default();
-    // A retry was told the position of the member that it repeats.
-    let given = if is_retry { record::given_params(connection, job)?.index } else { None };
-    Ok(LastEnd { index: given.or(last.index), ..last })
+    // A retry was told the position of the member that it repeats, if it repeats one.
+    let index = if is_retry { record::given_params(connection, job)?.index } else { last.index };
+    Ok(LastEnd { index, ..last })
 }
 
 fn ends_in_one_line(found: Vec<(PredecessorEnd, Option<String>)>) -> String {

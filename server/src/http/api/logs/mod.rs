@@ -107,6 +107,14 @@ fn members_notice(row: &JobRow) -> Option<String> {
     })
 }
 
+/// The last bytes of an attempt's output.
+#[derive(Default)]
+pub(crate) struct LastBytes {
+    pub(crate) bytes: Bytes,
+    /// There is output before them.
+    pub(crate) is_cut: bool,
+}
+
 /// The last bytes of an attempt's output, of the latest attempt if none is named; empty without any.
 ///
 /// # Errors
@@ -116,13 +124,14 @@ pub(crate) async fn last_bytes(
     record: &JobRecord,
     number: Option<u64>,
     bytes_max: usize,
-) -> Result<Bytes, Problem> {
-    let Some(row) = named_attempt(record, number)? else { return Ok(Bytes::new()) };
+) -> Result<LastBytes, Problem> {
+    let Some(row) = named_attempt(record, number)? else { return Ok(LastBytes::default()) };
     let (logs, key) =
         (Arc::clone(&state.services.logs), AttemptKey { job: record.row.job, fence: row.fence });
     let read = move || {
         let total = reader::length(&logs.lengths(key)?, Streams::Both);
         let mut at = total.saturating_sub(bytes_max as u64);
+        let is_cut = at > 0;
         let mut bytes = BytesMut::new();
         while at < total {
             let page = logs.read(key, Streams::Both, at, bytes_max)?;
@@ -134,7 +143,7 @@ pub(crate) async fn last_bytes(
                 }
             }
         }
-        Ok(bytes.freeze())
+        Ok(LastBytes { bytes: bytes.freeze(), is_cut })
     };
     state.block(read).await
 }
