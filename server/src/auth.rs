@@ -197,12 +197,6 @@ impl Access {
         self.requires_tokens || self.api.is_some()
     }
 
-    /// True if a token in a file is that of an administrator.
-    #[must_use]
-    pub const fn has_api_token(&self) -> bool {
-        self.api.is_some()
-    }
-
     /// Begins a session of the dashboard for a token, and returns the value of its cookie, and the holder of the token.
     ///
     /// # Errors

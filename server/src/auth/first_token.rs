@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Access;
 use super::actor::Scope;
 use super::records::{AccessRecords, ChangeError, NewToken};
 use super::role::Role;
@@ -26,6 +27,13 @@ pub enum FirstTokenError {
     /// The store does not take it.
     #[error("cannot make the first token")]
     Store(#[from] ChangeError),
+}
+
+impl Access {
+    /// True if a token in a file is an administrator's: the server needs no first one.
+    pub(crate) const fn has_api_token(&self) -> bool {
+        self.api.is_some()
+    }
 }
 
 /// The file in the data directory.

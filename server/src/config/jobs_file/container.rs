@@ -162,7 +162,7 @@ fn check_program(spec: &ContainerSpec, scope: Scope<'_>, name_at: Position, read
         Some(node) if spec.command.first().is_some_and(String::is_empty) => {
             reader.fault(node.at, Code::InvalidValue, "the command must name a program");
         }
-        Some(node) if reader.has_left_out(node) => {}
+        Some(node) if node.has_any_at(&reader.left_out) => {}
         Some(node) if spec.command.is_empty() && !node.is_empty() => {
             let text = "a parameter cannot name the program of a process";
             reader.fault(node.at, Code::InvalidParam, text);

@@ -150,7 +150,7 @@ fn param(name: &str, name_at: Position, node: &Node, reader: &mut Reader<'_>) ->
         }
         let Some(value) = json(node, reader) else {
             param.absence = Absence::Allowed;
-            return reader.has_left_out(node).then_some(param);
+            return node.has_any_at(&reader.left_out).then_some(param);
         };
         let params = Params { declared: vec![param], ..Params::default() };
         let checked = Checker::new(&params).check(params.declared.first()?, &value);
@@ -197,7 +197,7 @@ fn check_name(name: &str) -> Result<(), ValueFault> {
 fn kind(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<ParamKind> {
     let items: Option<Vec<String>> = scope.find("enum").map(|node| {
         let items = reader.texts(node);
-        if reader.has_left_out(node) {
+        if node.has_any_at(&reader.left_out) {
             return Vec::new();
         }
         if items.is_empty() || items.len() > ITEMS_MAX {
@@ -355,7 +355,7 @@ pub(super) fn of_schedule(
         Err(faults) => {
             for fault in faults {
                 let value = values.iter().find(|(name, _)| **name == fault.name).map(|(_, value)| *value);
-                if value.is_some_and(|value| reader.has_left_out(value)) {
+                if value.is_some_and(|value| value.has_any_at(&reader.left_out)) {
                     continue;
                 }
                 let text = fault_text(&fault, value, reader);

@@ -52,7 +52,7 @@ pub(super) struct Reader<'a> {
     /// Values with variables as written in the file.
     substituted: HashMap<Position, String>,
     /// Values with variables that only the server knows, of a file that is checked elsewhere.
-    left_out: HashSet<Position>,
+    pub(super) left_out: HashSet<Position>,
     /// Environment files that were read: each once, for all jobs that name it.
     files: HashMap<PathBuf, Rc<str>>,
 }
@@ -126,18 +126,6 @@ impl<'a> Reader<'a> {
     /// True if the value that was read at this position has a variable in it.
     pub(super) fn has_variable(&self, at: Position) -> bool {
         self.substituted.contains_key(&at)
-    }
-
-    /// True if a value of this node was left out: what depends on it cannot be checked here.
-    pub(super) fn has_left_out(&self, node: &Node) -> bool {
-        match &node.value {
-            Value::Scalar(_) => self.left_out.contains(&node.at),
-            Value::List(items) => items.iter().any(|item| self.has_left_out(item)),
-            Value::Map(map) => map
-                .pairs
-                .iter()
-                .any(|pair| self.left_out.contains(&pair.key_at) || self.has_left_out(&pair.value)),
-        }
     }
 
     /// Reads text: numbers, booleans and nulls must be quoted.

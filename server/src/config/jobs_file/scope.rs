@@ -1,10 +1,12 @@
 //! A map of the file and the same map of `defaults`: a key is looked up in the job first, then in the defaults.
 
+use std::collections::HashSet;
+
 use super::fault::{Code, Position, quoted};
 use super::grammar;
 use super::keys::{self, Key};
 use super::reader::Reader;
-use super::tree::{Map, Node, Value};
+use super::tree::{Map, Node, Pair, Value};
 
 /// The keys of a job, or of a part of one, with the defaults for keys that it lacks.
 #[derive(Clone, Copy)]
@@ -21,6 +23,18 @@ enum Layer<'a> {
     Map(&'a Map),
     /// A bare value, and the key that it stands for.
     Short(&'static str, &'a Node),
+}
+
+impl Node {
+    /// True if a key or a value in it stands at one of these positions.
+    pub(super) fn has_any_at(&self, positions: &HashSet<Position>) -> bool {
+        let is_there = |pair: &Pair| positions.contains(&pair.key_at) || pair.value.has_any_at(positions);
+        match &self.value {
+            Value::List(items) => items.iter().any(|item| item.has_any_at(positions)),
+            Value::Map(map) => map.pairs.iter().any(is_there),
+            Value::Scalar(_) => positions.contains(&self.at),
+        }
+    }
 }
 
 impl<'a> Scope<'a> {
@@ -69,7 +83,7 @@ impl<'a> Scope<'a> {
 
     /// True if a value of this key was left out.
     pub(super) fn has_left_out(&self, name: &str, reader: &Reader<'_>) -> bool {
-        self.find_both(name).any(|node| reader.has_left_out(node))
+        self.find_both(name).any(|node| node.has_any_at(&reader.left_out))
     }
 
     /// The values for a key whose parts are merged: first the defaults', then the job's own.
