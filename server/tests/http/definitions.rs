@@ -1,5 +1,7 @@
 //! Definitions as the API shows them.
 
+use scheduler::job::State;
+
 use crate::support::Server;
 
 #[tokio::test]
@@ -25,6 +27,8 @@ async fn definitions_are_shown_without_their_values() {
 #[tokio::test]
 async fn a_list_has_the_job_of_each_definition_that_ended_last_if_it_is_asked_for() {
     let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    server.stand.world().end(1, State::Failed, 3);
     for (query, is_shown) in [("?last_ended=1", true), ("?last_ended=0", false), ("", false)] {
         let list = server.get(&format!("/api/definitions{query}")).await.json();
         let mut shown = 0;

@@ -10,11 +10,20 @@ use super::grammar;
 use super::key_source;
 use super::keys;
 use super::keys::limits::{CONCURRENCY, PERMITS, QUEUED, RATE_LIMIT, STARTS};
-use super::reader::{GroupLimit, Reader};
+use super::reader::Reader;
 use super::scope::Scope;
 use super::sources::SourceKind;
 use super::tree::Node;
 use super::unique;
+
+/// The limit of a group, and where it was said first.
+pub(super) struct GroupLimit {
+    limit: u32,
+    /// The limit as it may be shown.
+    shown: String,
+    /// The job that said it.
+    job: String,
+}
 
 pub(super) fn read(
     name: &str,

@@ -1,6 +1,5 @@
 //! Names with values: the environment of a job with its environment files, and its labels.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::fault::{Code, Position, quoted};
@@ -167,8 +166,9 @@ fn substitute(at: Position, text: &str, reader: &mut Reader<'_>) -> Option<Varia
     if let Some(name) = substitute::param_reference(text) {
         return Some(VariableValue::Param(at, name.to_owned()));
     }
-    substitute::replace(text, reader.environment)
-        .map(|text| VariableValue::Text(Cow::into_owned(text)))
+    reader
+        .replaced(at, text)?
+        .map(VariableValue::Text)
         .map_err(|wrong| reader.collector.fault_without_value(at, wrong.code, wrong.to_string()))
         .ok()
 }

@@ -17,6 +17,7 @@ use super::fault::{Code, Position, quoted};
 use super::grammar::{self, ValueFault};
 use super::hook_graph::HookGraph;
 use super::keys::Range;
+use super::limits::GroupLimit;
 use super::quantity;
 use super::rule_cache::RuleCache;
 use super::source;
@@ -55,15 +56,6 @@ pub(super) struct Reader<'a> {
     pub(super) left_out: HashSet<Position>,
     /// Environment files that were read: each once, for all jobs that name it.
     files: HashMap<PathBuf, Rc<str>>,
-}
-
-/// The limit of a group, and where it was said first.
-pub(super) struct GroupLimit {
-    pub(super) limit: u32,
-    /// The limit as it may be shown.
-    pub(super) shown: String,
-    /// The job that said it.
-    pub(super) job: String,
 }
 
 impl<'a> Reader<'a> {
@@ -330,14 +322,19 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    pub(super) fn substitute(&mut self, at: Position, text: &str) -> Option<String> {
+    /// The text with its variables replaced; nothing if it is left out.
+    pub(super) fn replaced(&mut self, at: Position, text: &str) -> Option<Result<String, ValueFault>> {
         let replaced = substitute::replace(text, self.environment).map(Cow::into_owned);
-        if self.environment.is_elsewhere()
-            && replaced.as_ref().is_err_and(|it| it.code == Code::UnsetVariable)
-        {
+        let is_unset = replaced.as_ref().is_err_and(|wrong| wrong.code == Code::UnsetVariable);
+        if is_unset && self.environment.is_elsewhere() {
             self.left_out.insert(at);
             return None;
         }
+        Some(replaced)
+    }
+
+    pub(super) fn substitute(&mut self, at: Position, text: &str) -> Option<String> {
+        let replaced = self.replaced(at, text)?;
         let replaced = self.accept(at, replaced)?;
         if text.contains("${") {
             self.substituted.insert(at, text.to_owned());
