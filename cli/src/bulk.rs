@@ -314,9 +314,7 @@ impl BulkResult {
         if !is_name && records::print(format, &serde_json::to_value(self)?, "jobs")? {
             return Ok(());
         }
-        for Refusal { job, detail, .. } in &self.refusals {
-            screen::note(&format!("longshore: job {job}: {detail}"));
-        }
+        self.note_refusals();
         if !is_name {
             return screen::line(&self.summary(verb));
         }
@@ -330,6 +328,13 @@ impl BulkResult {
             ));
         }
         Ok(())
+    }
+
+    /// Notes the refusals that the server has shown.
+    pub(crate) fn note_refusals(&self) {
+        for Refusal { job, detail, .. } in &self.refusals {
+            screen::note(&format!("longshore: job {job}: {detail}"));
+        }
     }
 
     /// The effect of a cancel on a batch, in words.

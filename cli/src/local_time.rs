@@ -43,8 +43,11 @@ pub(crate) fn instant(flag: &str, text: &str, timezone: Option<&str>) -> Result<
     }
     // The parser of local times reads over it.
     if text.contains('[') {
-        let text = format!("{flag}: \"{}\" names a zone in brackets beside a local time", screen::visible(text));
-        return Err(usage(text).hint("give the zone with --timezone, or add the distance from UTC, such as -05:00"));
+        let text =
+            format!("{flag}: \"{}\" names a zone in brackets beside a local time", screen::visible(text));
+        return Err(
+            usage(text).hint("give the zone with --timezone, or add the distance from UTC, such as -05:00")
+        );
     }
     let zone = match timezone {
         Some(zone) => {

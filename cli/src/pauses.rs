@@ -44,8 +44,9 @@ impl TargetArgs {
             None if self.schedules => vec!["api", "schedules", verb],
             None if self.all || self.group.is_some() => vec!["api", verb],
             None => {
-                let text =
-                    format!("{verb} what? Give the name of a definition, --group GROUP, --schedules or --all");
+                let text = format!(
+                    "{verb} what? Give the name of a definition, --group GROUP, --schedules or --all"
+                );
                 return Err(Failure::new(Exit::Usage, text));
             }
         })

@@ -98,12 +98,7 @@ async fn send(api: &Api, request: reqwest::RequestBuilder) -> anyhow::Result<Val
 
 /// Reads the jobs that the operation changed or made, for formats that show whole jobs: the answer has none. A job that cannot be read is
 /// left out, because the operation itself has succeeded.
-async fn read_jobs(
-    api: &Api,
-    result: &VerbResult,
-    results: &[BulkEffect],
-    jobs: &mut BTreeMap<u64, Value>,
-) {
+async fn read_jobs(api: &Api, result: &VerbResult, results: &[BulkEffect], jobs: &mut BTreeMap<u64, Value>) {
     // A wait prints the jobs as they end.
     if result.waits || !matches!(result.format, Format::Json | Format::Ndjson | Format::Csv) {
         return;
@@ -172,12 +167,14 @@ fn show_counts(result: &mut VerbResult, counts: BulkResult, verb: &str) -> anyho
     if verb == "retry" {
         result.made.extend(counts.jobs.iter().copied());
         result.made_unknown = counts.unlisted();
-        // Whoever wants ids must learn that some are missing.
+        // A script that takes the ids must learn that some are missing.
         if result.made_unknown > 0 && (result.waits || result.format == Format::Name) {
             result.first_refusal = result.first_refusal.or(Some(Exit::Failed));
         }
     }
     match result.format {
+        // The ids are printed by the wait.
+        Format::Name | Format::Json | Format::Ndjson | Format::Csv if result.waits => counts.note_refusals(),
         Format::Table | Format::Wide | Format::Name => {
             counts.print(verb, result.format)?;
             if result.format != Format::Name && !counts.jobs.is_empty() {
