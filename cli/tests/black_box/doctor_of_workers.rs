@@ -130,7 +130,8 @@ async fn a_worker_that_has_joined_is_named_with_its_cluster() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_membership_is_a_finding_that_names_its_file() {
     let machine = Machine::start().await;
-    let settings = machine.settings(&machine.make_token("join", "worker"), "no_docker: true\n");
+    let settings =
+        machine.settings(&machine.make_token("join", "worker"), "no_docker: true\nshare_state_dir: false\n");
     std::fs::create_dir(machine.path("anna")).unwrap();
     let file = machine.path("anna/membership");
     std::fs::write(&file, "?").unwrap();
