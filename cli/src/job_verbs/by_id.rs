@@ -173,8 +173,11 @@ fn show_counts(result: &mut VerbResult, counts: BulkResult, verb: &str) -> anyho
         }
     }
     match result.format {
-        // The ids are printed by the wait.
-        Format::Name | Format::Json | Format::Ndjson | Format::Csv if result.waits => counts.note_refusals(),
+        // The wait prints the jobs; the ids stand for them if there is none after Ctrl-C.
+        Format::Name | Format::Json | Format::Ndjson | Format::Csv if result.waits => {
+            counts.note_refusals();
+            result.answers.extend(counts.jobs.iter().map(|id| json!({ "id": id })));
+        }
         Format::Table | Format::Wide | Format::Name => {
             counts.print(verb, result.format)?;
             if result.format != Format::Name && !counts.jobs.is_empty() {
