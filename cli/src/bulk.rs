@@ -111,6 +111,10 @@ async fn apply(
             "longshore: to continue, repeat the command with --key {key}: no job is retried twice, but new jobs that have failed meanwhile are retried"
         ));
     }
+    if common.format == Format::Name && verb == "retry" && total.unlisted() > 0 && total.refused == 0 {
+        exit(ended_by, 0)?;
+        return Err(Failure::silent(Exit::Failed).into());
+    }
     exit(ended_by, total.refused)
 }
 
@@ -290,6 +294,11 @@ impl BulkResult {
         other.next
     }
 
+    /// The number of retries that are done, and whose new jobs the server has not listed.
+    pub(crate) fn unlisted(&self) -> u64 {
+        self.done.saturating_sub(self.jobs.len() as u64)
+    }
+
     /// Leaves out the refusals of jobs that had ended since the server read their states, and shortens the others. Those that
     /// the server did not show still count as refused.
     fn leave_out_finished(&mut self) {
@@ -305,15 +314,27 @@ impl BulkResult {
         if !is_name && records::print(format, &serde_json::to_value(self)?, "jobs")? {
             return Ok(());
         }
-        for Refusal { job, detail, .. } in &self.refusals {
-            screen::note(&format!("longshore: job {job}: {detail}"));
-        }
+        self.note_refusals();
         if !is_name {
             return screen::line(&self.summary(verb));
         }
         self.jobs.iter().try_for_each(|job| screen::line(&job.to_string()))?;
         screen::note(&format!("longshore: {}", self.summary(verb)));
+        if verb == "retry" && self.unlisted() > 0 {
+            screen::note(&format!(
+                "longshore: the server has not told the ids for {} of them: an answer lists at most 1,000 new jobs, and none where an \
+                 earlier job has the unique key; 'longshore ls' shows the jobs",
+                self.unlisted()
+            ));
+        }
         Ok(())
+    }
+
+    /// Notes the refusals that the server has shown.
+    pub(crate) fn note_refusals(&self) {
+        for Refusal { job, detail, .. } in &self.refusals {
+            screen::note(&format!("longshore: job {job}: {detail}"));
+        }
     }
 
     /// The effect of a cancel on a batch, in words.

@@ -4,7 +4,7 @@ mod connection;
 mod engine;
 mod worker;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use server::doctor::{self, Finding, FindingVerdict};
 
@@ -15,6 +15,7 @@ use crate::failure::{Exit, Failure};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::server::DataArgs;
+use connection::NamedBy;
 use worker::{ReadWorker, WorkerConnection};
 
 /// Check the data directory, server, workers and Docker. Changes nothing.
@@ -27,15 +28,19 @@ use worker::{ReadWorker, WorkerConnection};
   longshore doctor --server jobs.example:8080 --token-file api.token -o json
 
 A directory or server that is given must exist; defaults are checked only if they
-exist. Each line that is not ok has a next step. Exit code 0: nothing has failed; 1: something has.")]
+exist. Each line that is not ok has a next step. Exit code 0: nothing has failed; 1: something has.
+
+With --config the variables LONGSHORE_* of this shell do not count, except LONGSHORE_OUTPUT: the
+service of the worker does not have them. Settings that it gets from variables are not checked.")]
 pub(crate) struct Flags {
     #[command(flatten)]
     data: DataArgs,
-    /// Settings file of this machine's worker: checks the server that it names, with its certificates, its token and its docker program.
+    /// Settings file of this machine's worker: checks the server that it names, with its certificates, its token and its docker program. Not
+    /// together with --server, --ca-file, --tls-client-cert, --tls-client-key and --docker.
     // Its id is not `config`: that of other verbs has settings of the verb itself.
     #[arg(long = "config", id = "worker_settings", value_name = "FILE")]
     worker_settings: Option<PathBuf>,
-    /// The server: HOST:PORT, with the base path if it has one, or a URL [default: that of --config, or 127.0.0.1:8080].
+    /// The server: HOST:PORT, with the base path if it has one, or a URL [default: 127.0.0.1:8080].
     #[arg(long, env = "LONGSHORE_SERVER", value_name = "ADDRESS")]
     server: Option<String>,
     /// File with the API token, readable by its owner only.
@@ -46,9 +51,9 @@ pub(crate) struct Flags {
     ca_file: Option<PathBuf>,
     #[command(flatten)]
     client_certificate: ClientCertificateArgs,
-    /// The docker program of the worker on this machine, or a compatible one.
-    #[arg(long, env = "LONGSHORE_DOCKER", default_value = "docker", value_name = "PROGRAM")]
-    docker: PathBuf,
+    /// The docker program of the worker on this machine, or a compatible one [default: docker].
+    #[arg(long, env = "LONGSHORE_DOCKER", value_name = "PROGRAM")]
+    docker: Option<PathBuf>,
     /// Also read every index of the database and every record of output. Takes as long as reading the whole directory.
     #[arg(long)]
     deep: bool,
@@ -58,6 +63,7 @@ pub(crate) struct Flags {
 
 /// Runs all checks and prints their findings.
 pub(crate) async fn doctor(flags: Flags, read_worker: ReadWorker) -> anyhow::Result<()> {
+    flags.check()?;
     let mut findings = Vec::new();
     let data = flags.data.directory();
     if flags.data.is_given() || data.exists() {
@@ -73,25 +79,36 @@ pub(crate) async fn doctor(flags: Flags, read_worker: ReadWorker) -> anyhow::Res
         }
         Some((file, Err(why))) => {
             let next = "correct the file: the worker does not start with it";
-            findings.push(Finding::fail("settings", format!("{}: {why}", file.display()), next));
+            let file = file.display().to_string();
+            // Faults in the file name it with their lines.
+            let text = if why.contains(&file) { why } else { format!("{file}: {why}") };
+            findings.push(Finding::fail("settings", text, next));
             None
         }
         None => None,
     };
     let server_args = server_args(&flags, worker.as_ref());
-    let is_given = flags.server.is_some() || worker.is_some();
-    // Without the settings of the worker its server is not known.
-    if is_given || flags.worker_settings.is_none() {
-        findings.extend(connection::check(&server_args, is_given).await);
+    let named_by = match (&worker, &flags.worker_settings, &flags.server) {
+        (Some(_), ..) => Some(NamedBy::SettingsFile),
+        // Without the settings of the worker its server is not known.
+        (None, Some(_), _) => None,
+        (None, None, Some(_)) => Some(NamedBy::Flag),
+        (None, None, None) => Some(NamedBy::Nothing),
+    };
+    let mut of_server = Vec::new();
+    if let Some(named_by) = named_by {
+        of_server = connection::check(&server_args, named_by).await;
     }
+    let server_fails = of_server.iter().any(|it| it.what == "server" && it.verdict == FindingVerdict::Fail);
+    findings.extend(of_server);
     match &worker {
         Some(worker) => {
-            findings.extend(worker.check_token(&server_args).await);
+            findings.extend(worker.check_token(&server_args, server_fails).await);
             if let Some(docker) = worker.docker() {
                 findings.push(engine::check(docker).await);
             }
         }
-        None => findings.push(engine::check(&flags.docker).await),
+        None => findings.push(engine::check(flags.docker.as_deref().unwrap_or(Path::new("docker"))).await),
     }
     tell(&findings, flags.output.format)?;
     match worst(&findings) {
@@ -100,17 +117,45 @@ pub(crate) async fn doctor(flags: Flags, read_worker: ReadWorker) -> anyhow::Res
     }
 }
 
-/// The server and its certificates: of the flags, or of the worker. The worker's token is not for the API.
+impl Flags {
+    /// Refuses a second server beside that of the worker: its token must not get there. Variables do not come here with --config.
+    fn check(&self) -> Result<(), Failure> {
+        let certificate = &self.client_certificate;
+        let rivals = [
+            ("--server", self.server.is_some()),
+            ("--ca-file", self.ca_file.is_some()),
+            ("--tls-client-cert", certificate.tls_client_cert.is_some()),
+            ("--tls-client-key", certificate.tls_client_key.is_some()),
+            ("--docker", self.docker.is_some()),
+        ];
+        match rivals.iter().find(|(_, is_given)| *is_given && self.worker_settings.is_some()) {
+            Some((flag, _)) => {
+                let text = format!("{flag} and --config exclude each other");
+                let hint = "with --config, the settings file names the server, its certificates and the docker program";
+                Err(Failure::new(Exit::Usage, text).hint(hint))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The server and its certificates: of the worker, or of the flags. The worker's token is not for the API.
 fn server_args(flags: &Flags, worker: Option<&WorkerConnection>) -> ServerArgs {
-    let own = flags.client_certificate.clone();
-    let has_own = own.tls_client_cert.is_some() || own.tls_client_key.is_some();
-    let certificate = worker.filter(|_| !has_own).map(|worker| worker.client_certificate.clone());
-    ServerArgs::new(
-        flags.server.as_deref().or(worker.map(|worker| worker.server.as_str())),
-        flags.token_file.as_deref(),
-        flags.ca_file.as_deref().or(worker.and_then(|worker| worker.ca_file.as_deref())),
-        certificate.unwrap_or(own),
-    )
+    let token_file = flags.token_file.as_deref();
+    match worker {
+        Some(worker) => ServerArgs::new(
+            Some(&worker.server),
+            token_file,
+            worker.ca_file.as_deref(),
+            worker.client_certificate.clone(),
+        ),
+        None => ServerArgs::new(
+            flags.server.as_deref(),
+            token_file,
+            flags.ca_file.as_deref(),
+            flags.client_certificate.clone(),
+        ),
+    }
 }
 
 /// The worst verdict.

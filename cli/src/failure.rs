@@ -120,6 +120,12 @@ impl Failure {
         self
     }
 
+    /// Adds a list of faults for people.
+    pub(crate) fn with_faults(mut self, faults: Vec<String>) -> Self {
+        self.faults = faults;
+        self
+    }
+
     /// Adds a list of faults for people, and the problem document for programs.
     pub(crate) fn problem(mut self, faults: Vec<String>, problem: Value) -> Self {
         self.faults = faults;

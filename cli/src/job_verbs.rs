@@ -7,6 +7,8 @@
 mod by_id;
 mod retry;
 
+use std::collections::BTreeSet;
+
 use reqwest::Method;
 use serde_json::Value;
 
@@ -130,13 +132,26 @@ async fn apply_to_ids(
 struct VerbResult {
     format: Format,
     answers: Vec<Value>,
+    /// The jobs that retries made, or found under their unique key; each once.
+    made: Vec<u64>,
+    /// The number of made jobs whose ids an older server has not told.
+    made_unknown: u64,
+    /// True if the verb waits for the made jobs, and prints them at their ends.
+    waits: bool,
     /// Exit code of the first refusal.
     first_refusal: Option<Exit>,
 }
 
 impl VerbResult {
     const fn new(format: Format) -> Self {
-        Self { format, answers: Vec::new(), first_refusal: None }
+        Self {
+            format,
+            answers: Vec::new(),
+            made: Vec::new(),
+            made_unknown: 0,
+            waits: false,
+            first_refusal: None,
+        }
     }
 
     /// Returns the answer; a refusal is printed at once.
@@ -158,7 +173,22 @@ impl VerbResult {
         Ok(())
     }
 
-    fn finish(self) -> anyhow::Result<()> {
+    /// Notes a job that a retry made. A duplicate is told on standard error if standard output is not for people.
+    fn note_made(&mut self, made: &view::Job, words: &str) {
+        if made.duplicate && !self.format.is_text() {
+            screen::note(&format!("longshore: {words}"));
+        }
+        if !self.made.contains(&made.id) {
+            self.made.push(made.id);
+        }
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        if self.format == Format::Name {
+            // Several retries may have found the same job under their unique key.
+            let mut named = BTreeSet::new();
+            self.answers.retain(|answer| answer["id"].as_u64().is_none_or(|id| named.insert(id)));
+        }
         records::print(self.format, &Value::Array(self.answers), "id")?;
         self.first_refusal.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
     }

@@ -79,7 +79,7 @@ impl Outage {
             Awaited::Job(id) => format!("job {id} goes on: longshore logs -f {id}"),
             Awaited::Batch(id) => format!("batch {id} goes on: longshore batch {id} --wait"),
             Awaited::FollowedBatch(id) => format!("batch {id} goes on: longshore batch {id} --follow"),
-            Awaited::Several => "they go on: repeat the command to wait again".to_owned(),
+            Awaited::Several => "they go on: 'longshore wait' with their ids waits again".to_owned(),
             Awaited::Drain => "the drain goes on: 'longshore workers --all' shows its state".to_owned(),
             Awaited::Nothing => return error,
         };

@@ -54,21 +54,45 @@ impl Overrides {
         self.input.as_deref().is_some_and(|file| file.as_os_str() == "-")
     }
 
-    /// The fields as the body of a submission has them. Reads the input.
-    pub(crate) fn fields(&self) -> Result<Map<String, Value>, Failure> {
+    /// True if a flag is given.
+    pub(crate) fn are_given(&self) -> bool {
+        !self.params.is_empty()
+            || self.input.is_some()
+            || !self.environment.is_empty()
+            || self.priority.is_some()
+            || self.timeout.is_some()
+            || self.at.is_some()
+            || self.delay.is_some()
+            || self.unique_key.is_some()
+            || !self.on.is_empty()
+            || !self.after.is_empty()
+    }
+
+    /// The fields as the body of a submission has them. Reads the input, and notes the instant of a local time unless the verb is quiet.
+    pub(crate) fn fields(&self, quiet: bool) -> Result<Map<String, Value>, Failure> {
         let (requires, workers): (Vec<&str>, Vec<&str>) =
             self.on.iter().map(String::as_str).partition(|text| is_condition(text));
         // An id is written as for the verbs about workers.
         let workers: Vec<&str> =
             workers.into_iter().map(|text| text.strip_prefix("id:").unwrap_or(text)).collect();
         let at = self.at.as_deref().map(|at| local_time::instant("--at", at, self.timezone.as_deref()));
+        // Wrong flags are refused before standard input is read.
+        let (at, params, environment) = (
+            at.transpose()?,
+            object(&self.params, "the parameter")?,
+            object(&self.environment, "the variable")?,
+        );
+        let input = self.input.as_deref().map(read_input).transpose()?;
+        if let (Some(at), false) = (&at, quiet) {
+            at.tell();
+        }
         let parts = [
-            ("params", object(&self.params, "the parameter")?),
-            ("input", self.input.as_deref().map(read_input).transpose()?),
-            ("environment", object(&self.environment, "the variable")?),
+            ("params", params),
+            ("input", input),
+            ("environment", environment),
             ("priority", self.priority.map(|priority| json!(priority))),
             ("timeout", self.timeout.as_ref().map(|timeout| json!(timeout))),
-            ("run_at", at.transpose()?.map(|at| json!(at))),
+            ("run_at", at.map(|at| json!(at.utc))),
             ("delay", self.delay.as_ref().map(|delay| json!(delay))),
             ("unique_key", self.unique_key.as_ref().map(|key| json!(key))),
             ("workers", (!workers.is_empty()).then(|| json!(workers))),

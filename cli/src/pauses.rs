@@ -33,6 +33,26 @@ struct TargetArgs {
     all: bool,
 }
 
+impl TargetArgs {
+    /// The path of the request.
+    ///
+    /// # Errors
+    /// Nothing is named.
+    fn path<'a>(&'a self, verb: &'a str) -> Result<Vec<&'a str>, Failure> {
+        Ok(match &self.name {
+            Some(name) => vec!["api", "definitions", name, verb],
+            None if self.schedules => vec!["api", "schedules", verb],
+            None if self.all || self.group.is_some() => vec!["api", verb],
+            None => {
+                let text = format!(
+                    "{verb} what? Give the name of a definition, --group GROUP, --schedules or --all"
+                );
+                return Err(Failure::new(Exit::Usage, text));
+            }
+        })
+    }
+}
+
 /// Let jobs wait and schedules skip their slots until they are resumed, or until a time; what runs goes on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -73,7 +93,12 @@ pub(crate) struct ResumeFlags {
 /// Pauses jobs and schedules.
 pub(crate) async fn pause(flags: PauseFlags) -> anyhow::Result<()> {
     let PauseFlags { target, lasts, until, timezone, reason } = flags;
+    target.path("pause")?;
     let until = until.map(|until| local_time::instant("--until", &until, timezone.as_deref())).transpose()?;
+    let until = until.map(|until| {
+        until.tell();
+        until.utc
+    });
     let done = match (&lasts, &until) {
         (Some(lasts), _) => format!("paused for {lasts}"),
         (None, Some(until)) => format!("paused until {until}"),
@@ -93,16 +118,7 @@ pub(crate) async fn resume(flags: ResumeFlags) -> anyhow::Result<()> {
 
 async fn perform(target: TargetArgs, body: Option<Value>, verb: &str, done: &str) -> anyhow::Result<()> {
     let api = Api::new(&target.common.server_args)?;
-    let path: Vec<&str> = match &target.name {
-        Some(name) => vec!["api", "definitions", name, verb],
-        None if target.schedules => vec!["api", "schedules", verb],
-        None if target.all || target.group.is_some() => vec!["api", verb],
-        None => {
-            let text =
-                format!("{verb} what? Give the name of a definition, --group GROUP, --schedules or --all");
-            return Err(Failure::new(Exit::Usage, text).into());
-        }
-    };
+    let path = target.path(verb)?;
     let chosen = target.schedule.as_ref().map(|id| ("schedule", id));
     let chosen = chosen.or(target.group.as_ref().map(|group| ("group", group)));
     let request = api.request(Method::POST, &path).query(&chosen.map(|pair| [pair]));

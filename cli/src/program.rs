@@ -194,10 +194,11 @@ fn parse_for_check(words: &[String]) -> Result<Option<server::CheckedFiles>, Str
     })
 }
 
-/// Reads the settings file of a worker, as `longshore worker` does at its start.
+/// Reads the settings file of a worker, as its service does at its start: without the variables of this shell.
 fn parse_worker_settings(file: &Path) -> Result<worker::Flags, String> {
     let words = ["longshore", "worker", "--config"].iter().map(OsString::from);
-    match parse_words(words.chain([file.into()]))? {
+    let parsed = settings::parse_without_variables::<Program>(words.chain([file.into()])).map_err(text_of)?;
+    match parsed.program.verb {
         Verb::Worker(flags) => Ok(*flags),
         // The words name this verb.
         _ => Err("it is no settings file of a worker".to_owned()),
@@ -205,11 +206,16 @@ fn parse_worker_settings(file: &Path) -> Result<worker::Flags, String> {
 }
 
 fn parse_words(words: impl Iterator<Item = OsString>) -> Result<Verb, String> {
-    let parsed = settings::parse::<Program>(words).map_err(|error| match error {
+    Ok(settings::parse::<Program>(words).map_err(text_of)?.program.verb)
+}
+
+/// The error in one line. The faults of a file name it with their places.
+fn text_of(error: settings::ParseError) -> String {
+    match error {
         settings::ParseError::CommandLine(error) => first_lines(&error.to_string()),
-        settings::ParseError::File(failure) => failure.to_string(),
-    })?;
-    Ok(parsed.program.verb)
+        settings::ParseError::File(failure) if failure.faults().is_empty() => failure.to_string(),
+        settings::ParseError::File(failure) => failure.faults().join("; "),
+    }
 }
 
 /// The error of the parser without its usage.

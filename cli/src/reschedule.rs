@@ -63,9 +63,13 @@ pub(crate) async fn reschedule(flags: Flags) -> anyhow::Result<()> {
 
 fn body(flags: &Flags) -> Result<Map<String, Value>, Failure> {
     let at = flags.at.as_deref().map(|at| local_time::instant("--at", at, flags.timezone.as_deref()));
+    let at = at.transpose()?;
+    if let Some(at) = &at {
+        at.tell();
+    }
     let delay = if flags.now { Some("0s") } else { flags.delay.as_deref() };
     let values = [
-        ("run_at", at.transpose()?.map(|at| json!(at))),
+        ("run_at", at.map(|at| json!(at.utc))),
         ("delay", delay.map(|delay| json!(delay))),
         ("priority", flags.priority.map(|priority| json!(priority))),
     ];

@@ -163,9 +163,10 @@ fn request(api: &Api, flags: &Flags) -> Result<RequestBuilder, Failure> {
 
 /// The job's overrides of its definition.
 fn body(flags: &Flags) -> Result<Map<String, Value>, Failure> {
-    let mut body = flags.overrides.fields()?;
+    let labels = object(&flags.label, "the label")?;
+    let mut body = flags.overrides.fields(flags.next.quiet)?;
     let parts = [
-        ("labels", object(&flags.label, "the label")?),
+        ("labels", labels),
         ("args", (!flags.args.is_empty()).then(|| json!(flags.args))),
         ("count", flags.count.map(|count| json!(count))),
         ("batch_name", flags.batch_name.as_ref().map(|name| json!(name))),

@@ -4,6 +4,7 @@
 //! setting that is not given elsewhere is inserted into the command line as an argument.
 
 mod file;
+mod variables;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,9 +16,9 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, Parser};
 
 use crate::failure::{Exit, Failure};
-use crate::screen;
 use crate::screen::Format;
 use file::{Fault, Setting, Value, fault};
+use variables::{checks_service, is_empty, is_switched_off, shows_output, without_variables};
 
 /// The settings file.
 #[derive(Clone, Debug, clap::Args)]
@@ -107,14 +108,33 @@ pub(crate) struct Invocation<P> {
 pub(crate) fn parse<P: Parser>(
     words: impl IntoIterator<Item = OsString>,
 ) -> Result<Invocation<P>, ParseError> {
+    parse_as(without_variables(&P::command(), &is_empty), words)
+}
+
+/// As [`parse`], as if no variable were set: a service does not have those of the shell.
+///
+/// # Errors
+/// See [`ParseError`].
+pub(crate) fn parse_without_variables<P: Parser>(
+    words: impl IntoIterator<Item = OsString>,
+) -> Result<Invocation<P>, ParseError> {
+    parse_as(without_variables(&P::command(), &|_| true), words)
+}
+
+fn parse_as<P: Parser>(
+    known: Command,
+    words: impl IntoIterator<Item = OsString>,
+) -> Result<Invocation<P>, ParseError> {
     let mut words: Vec<OsString> = words.into_iter().collect();
-    let known = P::command();
-    let known = without_variables(&known, &is_empty);
     let mut command = without_variables(&known, &is_switched_off);
     let mut matches = command.clone().try_get_matches_from(&words)?;
     if shows_output(&matches) {
         // `--follow` prints job output, so the variable for the output format does not apply.
         command = without_variables(&command, &|argument| argument.get_id() == "format");
+        matches = command.clone().try_get_matches_from(&words)?;
+    }
+    if checks_service(&matches) {
+        command = without_variables(&command, &|argument| argument.get_id() != "format");
         matches = command.clone().try_get_matches_from(&words)?;
     }
     let mut origins = ValueOrigins::default();
@@ -179,7 +199,7 @@ struct FileArguments {
 }
 
 impl Found<'_> {
-    /// Reads the file; prints all faults if there are any.
+    /// Reads the file. The error has all its faults.
     fn read(&self) -> Result<FileArguments, ParseError> {
         let shown = self.path.display();
         let text = content(self.path).map_err(|why| {
@@ -206,12 +226,11 @@ impl Found<'_> {
             return Ok(added);
         }
         faults.sort_by_key(|fault| fault.at);
-        for Fault { at, code, text } in &faults {
-            screen::note_lines(&format!("{shown}:{at}: {code}: {text}"));
-        }
         let count = if faults.len() == 1 { "a fault".to_owned() } else { format!("{} faults", faults.len()) };
         let hint = format!("see 'longshore {} --help'", self.verb.get_name());
-        Err(ParseError::File(Failure::new(Exit::Usage, format!("the settings file has {count}")).hint(hint)))
+        let failure = Failure::new(Exit::Usage, format!("the settings file has {count}")).hint(hint);
+        let line = |Fault { at, code, text }: &Fault| format!("{shown}:{at}: {code}: {text}");
+        Err(ParseError::File(failure.with_faults(faults.iter().map(line).collect())))
     }
 
     /// The flag of a setting, and the arguments that it stands for.
@@ -321,33 +340,6 @@ impl Found<'_> {
         let source = self.given.value_source(argument.get_id().as_str());
         matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
     }
-}
-
-/// Removes the environment variables of some flags, also those of verbs within verbs.
-fn without_variables(program: &Command, of: &dyn Fn(&Arg) -> bool) -> Command {
-    let verbs: Vec<String> = program.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let forget = |argument: Arg| if of(&argument) { argument.env(Resettable::Reset) } else { argument };
-    verbs.iter().fold(program.clone().mut_args(forget), |program, verb| {
-        program.mut_subcommand(verb, |verb| without_variables(&verb, of))
-    })
-}
-
-/// An empty variable counts as unset: compose passes unset variables so.
-fn is_empty(argument: &Arg) -> bool {
-    argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty())
-}
-
-/// Returns true for `--follow` of `run` and `retry` if only a variable sets the output format.
-fn shows_output(matches: &ArgMatches) -> bool {
-    ["run", "retry"].iter().filter_map(|verb| matches.subcommand_matches(verb)).any(|given| {
-        given.get_flag("follow") && given.value_source("format") == Some(ValueSource::EnvVariable)
-    })
-}
-
-/// A switch that is false conflicts with nothing.
-fn is_switched_off(argument: &Arg) -> bool {
-    let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
-    is_switch && argument.get_env().and_then(std::env::var_os).is_some_and(|value| value == "false")
 }
 
 /// The flags that a file may set.

@@ -109,6 +109,7 @@ pub(crate) async fn wait(flags: Flags) -> anyhow::Result<()> {
     let ends = Ends {
         format: flags.common.format,
         quiet: false,
+        names_unended: false,
         limit: flags.timeout,
         exit_when_up: Exit::TimedOut,
         outage: None,
@@ -122,6 +123,8 @@ pub(crate) struct Ends {
     pub(crate) format: Format,
     /// Prints nothing for people.
     pub(crate) quiet: bool,
+    /// Formats for programs also show what has not ended when the wait is broken off: the caller may not know the ids.
+    pub(crate) names_unended: bool,
     /// Waits at most this long.
     pub(crate) limit: Option<Duration>,
     /// The exit code when the time is up.
@@ -162,6 +165,8 @@ impl Ends {
         let stopped_by = waited.as_ref().err().map(exit_of);
         if stopped_by == Some(Exit::TimedOut) {
             read_unended(api, format, &mut all).await?;
+        } else if stopped_by.is_some() && self.names_unended {
+            name_unended(format, &mut all)?;
         }
         print_records(format, &all)?;
         note_first_of_batch(&all);
@@ -299,6 +304,18 @@ async fn read_unended(api: &Api, format: Format, all: &mut [Waited]) -> anyhow::
         let left = is_up_at.saturating_duration_since(Instant::now());
         let read = timeout(left, api.json(api.get(&["api", kind, &id.to_string()]))).await;
         let json = read.ok().and_then(Result::ok).unwrap_or_else(|| json!({ "id": id }));
+        if format == Format::Ndjson {
+            screen::line(&json.to_string())?;
+        }
+        waited.json = Some(json);
+    }
+    Ok(())
+}
+
+/// Puts the id for what has not ended, in formats for programs.
+fn name_unended(format: Format, all: &mut [Waited]) -> anyhow::Result<()> {
+    for waited in all.iter_mut().filter(|waited| waited.end.is_none()) {
+        let json = json!({ "id": waited.subject.path().1 });
         if format == Format::Ndjson {
             screen::line(&json.to_string())?;
         }

@@ -237,10 +237,12 @@ fn new_secret(dir: &Path) -> Result<[u8; 32], IdentityError> {
     Ok(secret)
 }
 
-/// True if the worker with this state directory has joined an installation, so that it needs no token any more. Locks nothing.
-#[must_use]
-pub fn has_joined(dir: &Path) -> bool {
-    membership(&dir.join(MEMBERSHIP)).is_ok_and(|membership| membership.is_some())
+/// The installation that the worker with this state directory has joined, as far as its files tell. Locks nothing.
+///
+/// # Errors
+/// The file with the membership cannot be read, or is damaged.
+pub fn recorded_membership(dir: &Path) -> Result<Option<Membership>, IdentityError> {
+    membership(&dir.join(MEMBERSHIP))
 }
 
 fn membership(path: &Path) -> Result<Option<Membership>, IdentityError> {

@@ -19,12 +19,25 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 /// A `Date` header has whole seconds, and the response takes time.
 const SKEW_MAX_SECONDS: i64 = 3;
 
-/// Checks the server. If no address was given, a missing server is only a warning.
-pub(super) async fn check(server_args: &ServerArgs, is_given: bool) -> Vec<Finding> {
+/// The place that names the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NamedBy {
+    Flag,
+    SettingsFile,
+    /// It is the default: a missing server is only a warning.
+    Nothing,
+}
+
+/// Checks the server.
+pub(super) async fn check(server_args: &ServerArgs, named_by: NamedBy) -> Vec<Finding> {
     let api = match Api::new(server_args) {
         Ok(api) => api,
         Err(error) => {
-            return vec![Finding::fail("server", format!("{error:#}"), "check --server and --token-file")];
+            let next = match named_by {
+                NamedBy::SettingsFile => "check the server and its files in the settings, and --token-file",
+                NamedBy::Flag | NamedBy::Nothing => "check --server and --token-file",
+            };
+            return vec![Finding::fail("server", format!("{error:#}"), next)];
         }
     };
     let version = match ask(&api, &["version"]).await {
@@ -32,13 +45,19 @@ pub(super) async fn check(server_args: &ServerArgs, is_given: bool) -> Vec<Findi
         Err(error) if exit_of(&error) == Exit::Auth => {
             return without_token(&api, server_args, &error).await;
         }
-        Err(error) if is_given => {
-            let next = "start it, or give another address with --server";
-            return vec![Finding::fail("server", format!("{error:#}"), next)];
-        }
         Err(error) => {
-            let next = "if it runs elsewhere, give its address with --server";
-            return vec![Finding::warn("server", format!("{error:#}"), next)];
+            let text = format!("{error:#}");
+            return vec![match named_by {
+                NamedBy::Flag => {
+                    Finding::fail("server", text, "start it, or give another address with --server")
+                }
+                NamedBy::SettingsFile => {
+                    Finding::fail("server", text, "start it, or correct its address in the settings")
+                }
+                NamedBy::Nothing => {
+                    Finding::warn("server", text, "if it runs elsewhere, give its address with --server")
+                }
+            }];
         }
     };
     let date = date_of(&version);

@@ -70,7 +70,7 @@ async fn apply_in_parts(
         }
         let mut jobs = BTreeMap::new();
         let is_interrupted = tokio::select! {
-            () = read_jobs(api, result.format, &answer.results, &mut jobs) => false,
+            () = read_jobs(api, result, &answer.results, &mut jobs) => false,
             _ = &mut interrupt => true,
         };
         for it in answer.results {
@@ -98,8 +98,9 @@ async fn send(api: &Api, request: reqwest::RequestBuilder) -> anyhow::Result<Val
 
 /// Reads the jobs that the operation changed or made, for formats that show whole jobs: the answer has none. A job that cannot be read is
 /// left out, because the operation itself has succeeded.
-async fn read_jobs(api: &Api, format: Format, results: &[BulkEffect], jobs: &mut BTreeMap<u64, Value>) {
-    if !matches!(format, Format::Json | Format::Ndjson | Format::Csv) {
+async fn read_jobs(api: &Api, result: &VerbResult, results: &[BulkEffect], jobs: &mut BTreeMap<u64, Value>) {
+    // A wait prints the jobs as they end.
+    if result.waits || !matches!(result.format, Format::Json | Format::Ndjson | Format::Csv) {
         return;
     }
     for it in results.iter().filter(|it| it.problem.is_none()) {
@@ -135,7 +136,9 @@ fn show(
     }
     let (id, text, known) = match made {
         Some(made) => {
-            let text = retried(job, &view::Job { id: made, duplicate, ..view::Job::default() });
+            let new = view::Job { id: made, duplicate, ..view::Job::default() };
+            let text = retried(job, &new);
+            result.note_made(&new, &text);
             let known =
                 if duplicate { json!({ "id": made }) } else { json!({ "id": made, "retry_of": job }) };
             (made, text, known)
@@ -161,7 +164,20 @@ fn show_counts(result: &mut VerbResult, counts: BulkResult, verb: &str) -> anyho
     if counts.refused > 0 {
         result.first_refusal = result.first_refusal.or(Some(Exit::Conflict));
     }
+    if verb == "retry" {
+        result.made.extend(counts.jobs.iter().copied());
+        result.made_unknown = counts.unlisted();
+        // A script that takes the ids must learn that some are missing.
+        if result.made_unknown > 0 && (result.waits || result.format == Format::Name) {
+            result.first_refusal = result.first_refusal.or(Some(Exit::Failed));
+        }
+    }
     match result.format {
+        // The wait prints the jobs; the ids stand for them if there is none after Ctrl-C.
+        Format::Name | Format::Json | Format::Ndjson | Format::Csv if result.waits => {
+            counts.note_refusals();
+            result.answers.extend(counts.jobs.iter().map(|id| json!({ "id": id })));
+        }
         Format::Table | Format::Wide | Format::Name => {
             counts.print(verb, result.format)?;
             if result.format != Format::Name && !counts.jobs.is_empty() {

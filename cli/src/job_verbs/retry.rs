@@ -24,19 +24,20 @@ use crate::{jobs, view, wait};
   longshore retry 12 -e SIZE=640 -- --verbose           with changes laid over what the job had
   longshore retry 12 --input fixed.json --delay 10m     with another input, in ten minutes
   longshore retry 12 --clear input --clear params.size  without its input and this parameter
-  longshore retry 12 --on web-4                         on another worker than the one that it asked for
-  longshore retry 12 --members failed                   of a job on several workers: those that did not succeed
+  longshore retry 12 --on web-4                         on another worker than it asked for
+  longshore retry 12 --members failed                   those of several that did not succeed
   longshore retry 12 --follow                           print its output; exit with its exit code
   longshore retry 12 13 14 --wait=10m                   wait for all ends, at most ten minutes
   longshore retry --name resize --ended-since 1h        counts them, asks, and retries them
 
 With --follow and --wait the exit code is that of 'longshore run': the container's, and 0 after any
 success; 1 if the new job ended without one, or if the time of --wait is up. With several ids --wait
-prints a line at each end. The exit code is then that of the first new job that did not succeed, else
-that of the first refusal. Ctrl-C does not stop the jobs.
+prints a line at each end. The exit code is then that of the first new job that did not succeed,
+else that of the first refusal. Ctrl-C does not stop the jobs.
 
 The definition is used as it is now; --revision original uses the one that the job was made with.
-Flags that change the new jobs are for jobs that are given by id. Parameters, variables and labels replace those of the same name.")]
+Flags that change the new jobs are for jobs that are given by id. Parameters, variables and labels
+replace those of the same name.")]
 pub(crate) struct RetryFlags {
     #[command(flatten)]
     common: CommonArgs,
@@ -85,11 +86,16 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
     flags.check_one_id()?;
     flags.next.check(flags.common.format)?;
     let selected = flags.selected()?;
-    let changes = flags.changes()?;
     let api = Api::new(&flags.common.server_args)?;
     if let Some(query) = selected {
-        return retry_selected(&api, flags, query, &changes).await;
+        return retry_selected(&api, flags, query).await;
     }
+    if flags.next.follow && flags.ids.len() > 1 {
+        let hint = "use --wait, or follow each new job with 'longshore logs -f'";
+        return Err(Failure::new(Exit::Usage, "--follow is for one job").hint(hint).into());
+    }
+    // It reads standard input, and tells the instant of --at: the flags are known to fit together.
+    let changes = flags.changes()?;
     match flags.ids[..] {
         [id] => retry_one(&api, &flags, id, &changes).await,
         _ => retry_several(&api, &flags, &changes).await,
@@ -101,9 +107,8 @@ async fn retry_selected(
     api: &Api,
     mut flags: RetryFlags,
     mut query: Vec<(&'static str, String)>,
-    changes: &Changes,
 ) -> anyhow::Result<()> {
-    if !changes.is_empty() {
+    if flags.change_jobs() {
         let text = "flags that change the new jobs (such as -p, -e, --clear, --members and -- ARGS) are for jobs that are given by id";
         return Err(Failure::new(Exit::Usage, text).into());
     }
@@ -142,13 +147,16 @@ async fn retry_one(api: &Api, flags: &RetryFlags, id: u64, changes: &Changes) ->
 
 /// Retries jobs, and waits for the new ones if asked to.
 async fn retry_several(api: &Api, flags: &RetryFlags, changes: &Changes) -> anyhow::Result<()> {
-    if flags.next.follow {
-        let hint = "use --wait, or follow each new job with 'longshore logs -f'";
-        return Err(Failure::new(Exit::Usage, "--follow is for one job").hint(hint).into());
-    }
     let mut result = VerbResult::new(flags.next.list_format(flags.common.format));
+    result.waits = flags.next.wait.is_some();
     make_several(api, flags, changes, &mut result).await?;
-    let made: Vec<u64> = result.answers.iter().filter_map(|job| job["id"].as_u64()).collect();
+    if result.waits && result.made_unknown > 0 {
+        screen::note(&format!(
+            "longshore: {} made, and not waited for: the server has not told the ids; 'longshore ls' shows the jobs",
+            screen::counted(result.made_unknown, "new job")
+        ));
+    }
+    let made = std::mem::take(&mut result.made);
     let (Some(limit), false) = (flags.next.wait, made.is_empty()) else { return result.finish() };
     if result.first_refusal == Some(Exit::Interrupted) {
         return result.finish();
@@ -159,6 +167,7 @@ async fn retry_several(api: &Api, flags: &RetryFlags, changes: &Changes) -> anyh
     let ends = wait::Ends {
         format: flags.common.format,
         quiet: flags.next.quiet,
+        names_unended: true,
         limit,
         // As of a wait for one job.
         exit_when_up: Exit::Failed,
@@ -193,7 +202,9 @@ async fn make_several(
         if let Some(made) = result.record(named(*id, made)) {
             let job: view::Job = api::parse(api, &made.json)?;
             note_warning(&job);
-            result.print(made.json, &retried(*id, &job))?;
+            let text = retried(*id, &job);
+            result.note_made(&job, &text);
+            result.print(made.json, &text)?;
         }
     }
     Ok(())
@@ -222,9 +233,18 @@ impl RetryFlags {
         })
     }
 
+    /// True if flags change the new jobs.
+    fn change_jobs(&self) -> bool {
+        self.overrides.are_given()
+            || !self.set_label.is_empty()
+            || !self.clear.is_empty()
+            || !self.args.is_empty()
+            || self.members != "all"
+    }
+
     fn changes(&self) -> Result<Changes, Failure> {
-        let mut body = self.overrides.fields()?;
         let labels = overrides::object(&self.set_label, "the label")?;
+        let mut body = self.overrides.fields(self.next.quiet)?;
         body.extend(labels.map(|labels| ("labels".to_owned(), labels)));
         if !self.args.is_empty() {
             body.insert("args".to_owned(), self.args.clone().into());

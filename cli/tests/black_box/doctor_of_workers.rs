@@ -3,11 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 use testkit::{Cluster, Process, wait_until};
 
-use crate::stub::{longshore, run};
+use crate::stub::{JSON, Stub, longshore, run};
 
 /// The directory of a server with TLS and tokens.
 struct Machine {
@@ -95,14 +96,15 @@ async fn the_settings_of_a_worker_are_checked_with_its_server_and_token() {
     assert!(code == 1 && found["token"].1.contains("missing"), "{found:?}");
     let (code, found) = machine.doctor(&machine.settings(&join, "slotz: 2\n"), &[]);
     assert_eq!((code, found["settings"].0.as_str()), (1, "fail"), "{found:?}");
-    assert!(found["settings"].1.contains("worker.yaml") && !found.contains_key("server"), "{found:?}");
+    let fault = "worker.yaml:7:1: unknown_field: there is no setting \"slotz\"; did you mean \"slots\"?";
+    assert!(found["settings"].1.ends_with(fault) && !found.contains_key("server"), "{found:?}");
     let (code, found) = machine.doctor(&machine.settings(&join, "slots: 20000\n"), &[]);
     assert!(code == 1 && found["settings"].1.contains("slots"), "as the worker checks it: {found:?}");
     assert_eq!(machine.doctor(&machine.path("absent.yaml"), &[]).0, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_has_joined_needs_no_token() {
+async fn a_worker_that_has_joined_is_named_with_its_cluster() {
     let machine = Machine::start().await;
     let settings = machine.settings(&machine.make_token("join", "worker"), "no_docker: true\n");
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_longshore"));
@@ -115,7 +117,99 @@ async fn a_worker_that_has_joined_needs_no_token() {
     .await;
     let settings = machine.settings(&machine.path("removed"), "no_docker: true\n");
     wait_until("its membership is recorded", async || {
-        machine.doctor(&settings, &[]).1["token"].1 == "the worker has joined, and needs no token any more"
+        let (_, found) = machine.doctor(&settings, &[]);
+        found.get("membership").is_some_and(|(verdict, text)| {
+            verdict == "ok"
+                && text.contains("has joined as worker 1 of cluster ")
+                && text.ends_with("is not tried")
+        })
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_membership_is_a_finding_that_names_its_file() {
+    let machine = Machine::start().await;
+    let settings =
+        machine.settings(&machine.make_token("join", "worker"), "no_docker: true\nshare_state_dir: false\n");
+    std::fs::create_dir(machine.path("anna")).unwrap();
+    let file = machine.path("anna/membership");
+    std::fs::write(&file, "?").unwrap();
+    let (code, found) = machine.doctor(&settings, &[]);
+    assert_eq!((code, found["membership"].0.as_str()), (1, "fail"), "{found:?}");
+    assert!(found["membership"].1.contains(&file) && found["membership"].1.contains("damaged"), "{found:?}");
+    assert!(!found.contains_key("token"), "{found:?}");
+}
+
+#[test]
+fn variables_of_the_shell_and_flags_do_not_replace_the_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let (settings, token) = (dir.path().join("worker.yaml"), dir.path().join("token"));
+    std::fs::write(&token, "secret-of-the-worker\n").unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let other = Stub::new();
+    let ours = Stub::new();
+    ours.on("GET /api/workers/connect", "426 Upgrade Required", JSON, "{}");
+    let text = format!(
+        "server: {}\ntoken_file: {}\nstate_dir: {}\nno_docker: true\nallow_fake: true\n",
+        ours.address(),
+        token.display(),
+        dir.path().join("state").display()
+    );
+    std::fs::write(&settings, text).unwrap();
+    let doctor = |more: &[&str]| {
+        let mut command = other.longshore(&["doctor", "--config"]);
+        command.arg(&settings).args(more).env("LONGSHORE_API_TOKEN_FILE", &token);
+        run(command.env("LONGSHORE_DOCKER", "/no/docker").env("LONGSHORE_CA_FILE", "/no/ca"))
+    };
+    let said = doctor(&[]);
+    assert!(said.out.contains(&format!("a worker of {}", ours.address())), "{said:?}");
+    assert!(said.out.contains("the server accepts the worker's token"), "{said:?}");
+    assert!(!said.out.contains("/no/"), "{said:?}");
+    let with_token: Vec<String> = ours
+        .requests()
+        .into_iter()
+        .filter(|request| request.head.iter().any(|line| line.starts_with("authorization:")))
+        .map(|request| request.line)
+        .collect();
+    assert_eq!(with_token, ["GET /api/workers/connect"], "the token of the shell is for another server");
+    for flag in ["--server", "--ca-file", "--tls-client-cert", "--tls-client-key", "--docker"] {
+        let said = doctor(&[flag, "127.0.0.1:1"]);
+        let why = format!("error: {flag} and --config exclude each other; ");
+        assert!(said.code == 2 && said.err.starts_with(&why), "{said:?}");
+    }
+    assert!(other.requests().is_empty(), "{:?}", other.requests());
+}
+
+#[test]
+fn an_error_of_the_server_is_told_once_without_a_word_about_tokens() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = dir.path().join("worker.yaml");
+    let doctor = |lines: &str| {
+        let state = dir.path().join("state");
+        std::fs::write(
+            &settings,
+            format!("state_dir: {}\nno_docker: true\nallow_fake: true\n{lines}", state.display()),
+        )
+        .unwrap();
+        let said = run(longshore(&["doctor", "--config"]).arg(&settings));
+        assert_eq!(said.code, 1, "{said:?}");
+        said.out
+    };
+    // It answers everything with 418.
+    let other = Stub::new();
+    for lines in [
+        format!("server: {}\n", other.address()),
+        "server: https://127.0.0.1:1\nca_file: /no/ca.pem\n".to_owned(),
+        "server: http://127.0.0.1:1\n".to_owned(),
+    ] {
+        let out = doctor(&lines);
+        assert_eq!(out.matches("fail ").count(), 1, "{out}");
+        assert!(out.contains("fail  server") && !out.contains("token create"), "{out}");
+    }
+    let out = doctor(&format!("server: {}\ntoken_file: /no/token\n", other.address()));
+    assert!(
+        out.contains("/no/token") && out.contains("correct token_file") && !out.contains("token create"),
+        "{out}"
+    );
 }

@@ -67,6 +67,7 @@ mod upgrade_check;
 mod verb_arguments;
 mod verbs;
 mod wait;
+mod waited_retries;
 mod whoami;
 mod whole;
 mod worker_identity;

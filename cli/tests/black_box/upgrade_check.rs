@@ -110,7 +110,8 @@ fn a_unit_brings_settings_and_jobs_file_and_its_unknown_flags_are_told() {
     write_unit("");
     std::fs::write(&settings, "no_such_setting: 1\n").unwrap();
     let said = check();
-    assert!(said.code == 1 && said.err.contains("there is no setting \"no_such_setting\""), "{said:?}");
+    let fault = "server.yaml:1:1: unknown_field: there is no setting \\\"no_such_setting\\\"";
+    assert!(said.code == 1 && said.out.contains(fault) && said.err.is_empty(), "{said:?}");
 
     std::fs::write(&settings, format!("jobs: {}\n", jobs.display())).unwrap();
     std::fs::write(&jobs, "jobs: { a: { imgae: x } }\n").unwrap();

@@ -67,6 +67,11 @@ impl Stub {
         self
     }
 
+    /// The URL of the server.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         self.asked.lock().unwrap().clone()
     }

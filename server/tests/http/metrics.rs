@@ -22,6 +22,9 @@ async fn open_metrics_are_answered_to_a_client_that_asks_for_them() {
         (Some("*/*"), TEXT),
         (Some("text/plain"), TEXT),
         (Some("application/openmetrics-text"), OPEN_METRICS),
+        (Some("application/*"), OPEN_METRICS),
+        (Some("text/plain;q=0, */*"), OPEN_METRICS),
+        (Some("application/*, text/*;q=0.1"), TEXT),
         // As Prometheus asks, and as it asks if the older format is its first choice.
         (
             Some("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"),

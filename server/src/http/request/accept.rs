@@ -11,11 +11,12 @@ pub(crate) fn accepts(headers: &HeaderMap, offer: &str) -> bool {
     }
 }
 
-/// True if a client names this type, and weighs it at least as much as the other one.
+/// True if a client takes this type, and either does not take the other one, or names this one and weighs it at least as much.
 pub(crate) fn prefers(headers: &HeaderMap, offer: &str, other: &str) -> bool {
     let other = decisive_range(headers, other).map_or(0, |(_, weight)| weight);
-    let named = decisive_range(headers, offer).filter(|(specificity, _)| *specificity == Specificity::Type);
-    named.is_some_and(|(_, weight)| weight > 0 && weight >= other)
+    decisive_range(headers, offer).is_some_and(|(specificity, weight)| {
+        weight > 0 && (other == 0 || (specificity == Specificity::Type && weight >= other))
+    })
 }
 
 /// The most specific range that matches the type, with its weight in thousandths. Of equal ranges, the one with the most weight.
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_preferred_if_it_is_named_and_weighs_as_much() {
+    fn a_type_is_preferred_if_it_is_named_and_weighs_as_much_or_alone_is_taken() {
         for (value, is_preferred) in [
             ("a/open", true),
             ("a/open;version=1.0.0;q=0.5, text/plain;version=0.0.4;q=0.3, */*;q=0.2", true),
@@ -131,7 +132,10 @@ mod tests {
             ("a/open;q=0.5, */*", false),
             ("a/open;q=0", false),
             ("*/*", false),
-            ("a/*", false),
+            ("a/*", true),
+            ("a/*;q=0, text/plain;q=0", false),
+            ("text/plain;q=0, */*", true),
+            ("a/*, text/*;q=0.1", false),
             ("text/plain", false),
         ] {
             assert_eq!(prefers(&accept(value), "a/open", "text/plain"), is_preferred, "{value}");
