@@ -199,6 +199,9 @@ fn check_process_signal(spec: &ContainerSpec, scope: Scope<'_>, reader: &mut Rea
 fn entrypoint(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Vec<String>> {
     let node = scope.find("entrypoint")?;
     let words = reader.words(node)?;
+    if node.has_any_at(&reader.left_out) {
+        return Some(words);
+    }
     if words.first().is_none_or(String::is_empty) {
         reader.fault(node.at, Code::InvalidValue, "the entrypoint must name a program");
         return None;

@@ -129,19 +129,18 @@ fn a_fault_away_from_the_server_does_not_depend_on_a_variable_that_only_the_serv
         let faults = read.map_or_else(|faults| faults.list, |_| Vec::new());
         faults.iter().map(|fault| (fault.at.line, fault.at.column, fault.code.name())).collect()
     };
+    let mut wrong = String::new();
     for key in keys::JOB {
         for planted in planted_values(&key.shape) {
             let image = if key.name == "image" { "" } else { "image: busybox, " };
             let text = format!("jobs: {{a: {{{image}{}: {planted}}}}}\n", key.name);
+            let known: Vec<_> = environments.iter().map(|it| faults_of(&text, it)).collect();
             let mut found = faults_of(&text, &away);
-            environments.iter().for_each(|it| {
-                let known = faults_of(&text, it);
-                found.retain(|fault| known.contains(fault));
-            });
-            let left = faults_of(&text, &away);
-            assert_eq!(left, found, "{text}");
+            found.retain(|fault| known.iter().any(|faults| !faults.contains(fault)));
+            found.iter().for_each(|fault| wrong += &format!("{fault:?}: {text}"));
         }
     }
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 /// Values of variables that are faults under one key or another, or legal and odd.
@@ -297,9 +296,11 @@ fn a_file_is_checked_away_from_its_server_without_what_only_the_server_knows() {
         "image: 'app:1', params: {size: {default: '${SIZE}'}}, command: [x, '${params.size}']",
         "image: 'app:1', params: {size: {enum: ['${A}'], default: a}}",
         "image: 'app:1', params: {size: {required: true}}, schedule: [{every: 1h, params: {size: '${SIZE}'}}]",
-        "runtime: process, command: 'run.sh ${X}'",
-        "runtime: process, command: ['${BIN}']",
     ] {
         assert_eq!(count(&format!("- {{name: a, {text}}}\n")), 0, "{text}");
+    }
+    for command in ["'run.sh ${X}'", "['${BIN}']"] {
+        let text = format!("- {{name: a, runtime: process, command: {command}}}\n");
+        parse(&text, &path, &Environment::default().elsewhere()).expect("valid");
     }
 }

@@ -34,6 +34,7 @@ fn clear(node: &Node, reader: &mut Reader<'_>) -> Option<Clear> {
         (true, true) => Some(Clear::Always),
         (true, false) => Some(Clear::Success),
         (false, true) => Some(Clear::Failed),
+        (false, false) if node.has_any_at(&reader.left_out) => None,
         (false, false) => {
             let text =
                 "clear needs success, failed or both: with none of them a key would never be free again";
