@@ -30,6 +30,7 @@ mod last_backup;
 mod lists;
 mod local_times;
 mod logging;
+mod lost_workers;
 mod metrics;
 mod new_jobs;
 mod notify;

@@ -1,11 +1,12 @@
-//! Facts about the machines of connected workers, for people. They influence no decision, so they are kept here with the sessions and not
+//! Facts about the machines of connected workers, and the workers that went without leaving, for people. They influence no decision, so they are kept here with the sessions and not
 //! in the scheduler.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use protocol::SessionId;
 use protocol::report::Heartbeat;
+use protocol::{SessionId, Timestamp, WorkerId};
 
 /// The facts about one worker's machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +23,12 @@ pub struct Machine {
 #[derive(Debug, Default)]
 pub struct Machines {
     open: Mutex<HashMap<SessionId, Machine>>,
+    /// Workers whose last session ended otherwise than by their leaving, each with the time.
+    lost: Mutex<BTreeMap<WorkerId, Timestamp>>,
 }
+
+/// A worker that went longer ago is not named any more: its loss was noticed, or nobody misses it.
+const LOST_MAX: Duration = Duration::from_hours(24);
 
 /// The entry of a session in [`Machines`]; removed with the session.
 #[derive(Debug)]
@@ -44,6 +50,28 @@ impl Machines {
     #[must_use]
     pub fn of(&self, session: SessionId) -> Option<Machine> {
         self.open().get(&session).cloned()
+    }
+
+    /// Notes that the session of a worker ended without its leaving.
+    pub fn lose(&self, worker: WorkerId, now: Timestamp) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.retain(|_, since| now.since(*since) < LOST_MAX);
+        lost.insert(worker, now);
+    }
+
+    /// Notes that a worker is back.
+    pub fn regain(&self, worker: WorkerId) {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
+    }
+
+    /// The workers that went without leaving within 24 hours, and since when they are gone.
+    #[must_use]
+    pub fn lost(&self, now: Timestamp) -> BTreeMap<WorkerId, Timestamp> {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.iter()
+            .filter(|(_, since)| now.since(**since) < LOST_MAX)
+            .map(|(id, since)| (*id, *since))
+            .collect()
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<SessionId, Machine>> {
@@ -70,6 +98,18 @@ impl Drop for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lost_worker_is_known_until_it_is_back_or_a_day_has_passed() {
+        let machines = Machines::default();
+        let (day, at) = (86_400_000, Timestamp);
+        machines.lose(WorkerId(1), at(0));
+        machines.lose(WorkerId(2), at(5));
+        machines.lose(WorkerId(3), at(6));
+        machines.regain(WorkerId(2));
+        let lost = |now| machines.lost(at(now)).into_keys().map(|worker| worker.0).collect::<Vec<_>>();
+        assert_eq!((lost(day - 1), lost(day), lost(day + 6)), (vec![1, 3], vec![3], vec![]));
+    }
 
     #[test]
     fn the_newest_heartbeat_counts_until_the_session_is_over() {

@@ -54,9 +54,11 @@ impl Orders {
         Self { acceptor, grants, refusal: close::NORMAL.plain(), session_log, secrets, audit, permit }
     }
 
-    /// Logs the end of the session.
+    /// Logs the end of the session, and notes a worker that did not leave.
     pub(super) fn ended(&self, close: Option<&Close>) {
-        self.session_log.ended(close);
+        if let Some(lost) = self.session_log.ended(close) {
+            self.acceptor.machines.lose(lost, clock::now().utc);
+        }
     }
 
     /// Encodes messages in order, and records which attempts are in which frame. It stops after [`FRAMED_BYTES`], and leaves the other
@@ -189,6 +191,7 @@ impl Orders {
             Order::Welcome(welcome) => {
                 drop(self.permit.take());
                 self.grants.set_worker(welcome.worker);
+                self.acceptor.machines.regain(welcome.worker);
                 self.audit.welcomed(welcome.worker);
             }
             Order::Refused(refused) => {

@@ -63,14 +63,17 @@ impl SessionLog {
         }
     }
 
-    /// Logs the end of the session.
-    pub(super) fn ended(&self, close: Option<&Close>) {
-        let Some(worker) = self.joined else { return };
+    /// Logs the end of the session. Returns the worker if it had joined and did not leave.
+    pub(super) fn ended(&self, close: Option<&Close>) -> Option<WorkerId> {
+        let worker = self.joined?;
         let Self { name, session, .. } = self;
-        match describe_close(close, self.is_draining) {
-            (true, told) => tracing::info!(%worker, %name, session, "{told}"),
-            (false, told) => tracing::warn!(%worker, %name, session, "{told}"),
+        let (is_well, told) = describe_close(close, self.is_draining);
+        if is_well {
+            tracing::info!(%worker, %name, session, "{told}");
+        } else {
+            tracing::warn!(%worker, %name, session, "{told}");
         }
+        (!is_well).then_some(worker)
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn on_connected(worker: &mut Worker, now: Uptime) {
 pub(crate) fn on_disconnected(worker: &mut Worker) {
     let after = worker.link.backoff();
     let reason = match worker.link.state {
-        State::Down => "the server could not be reached",
+        State::Down => "there was no connection to the server",
         State::AwaitingWelcome { .. } => "the connection was lost before the server said Welcome",
         State::Joined | State::Reconciled => "the connection was lost",
     };

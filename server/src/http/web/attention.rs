@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use protocol::Timestamp;
+use protocol::{Timestamp, WorkerId};
 use scheduler::expectations::ExpectationRow;
+use scheduler::fleet::row::WorkerRow as StoredWorker;
 use scheduler::origin::Intervention;
 use scheduler::pauses::PauseTarget;
 use scheduler::snapshot::Snapshot;
@@ -60,7 +61,9 @@ pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec
     if Actor::current().role.allows(Permission::Administer) {
         all.extend(capped(tokens(state), "/audit", "more tokens in use expire soon"));
     }
-    all.extend(capped(workers(all_workers), "/workers", "more workers need attention"));
+    let mut of_workers = workers(all_workers);
+    of_workers.extend(lost_workers(state, all_workers).await?);
+    all.extend(capped(of_workers, "/workers?all=1", "more workers need attention"));
     all.extend(capped(missing_secrets(state), "/definitions", "more definitions wait for secrets"));
     all.extend(waiting(&snapshot));
     for message in notifications::failing(state).await?.into_iter().take(FAILING_TARGETS) {
@@ -155,6 +158,26 @@ fn workers(workers: &[Worker]) -> Vec<Attention> {
         }
     }
     all
+}
+
+/// Workers that went without leaving and have no attempts: they are on no list of present workers.
+async fn lost_workers(state: &AppState, present: &[Worker]) -> Result<Vec<Attention>, Problem> {
+    let now = clock::now().utc;
+    let mut lost = state.services.machines.lost(now);
+    let present: BTreeSet<WorkerId> = present.iter().map(|worker| WorkerId(worker.id)).collect();
+    // One whose connection broke comes back within a lease.
+    lost.retain(|id, since| now.since(*since) >= state.services.intervals.lease && !present.contains(id));
+    if lost.is_empty() {
+        return Ok(Vec::new());
+    }
+    let stored = state.read(|archive| archive.workers()).await?;
+    let line = |row: &StoredWorker| {
+        let since = lost.get(&row.worker).filter(|_| row.revoked_at.is_none())?;
+        let text =
+            format!("worker {} went {} ago without leaving", row.name, format::span(now.since(*since)));
+        Some(entry("bad", text, &format!("/workers/{}", row.worker)))
+    };
+    Ok(stored.iter().filter_map(line).collect())
 }
 
 /// Definitions whose jobs wait for secrets. Several revisions of one may lack the same secret.
