@@ -7,6 +7,7 @@ use std::time::Duration;
 use client::config::{Config, ConfigError, OnTerm, parse_image_gc, parse_label};
 use client::offer;
 use client::tls::TrustError;
+use protocol::labels;
 use protocol::wire::SLOTS_MAX;
 use tokio::runtime::Runtime;
 
@@ -287,6 +288,14 @@ pub(crate) fn config(server: &str, worker_args: WorkerArgs, runtimes: RuntimeArg
     }
     config.labels =
         worker_args.label.iter().map(|text| parse_label(text)).collect::<Result<_, _>>().map_err(usage)?;
+    let is_askable = |name: &str| labels::is_name(name) && name.len() <= labels::ASKED_NAME_BYTES_MAX;
+    for (label, _) in config.labels.iter().filter(|(name, _)| !is_askable(name)) {
+        tracing::warn!(
+            label,
+            "no job can ask for this label: a name is 1 to {} letters, digits, . _ - /",
+            labels::ASKED_NAME_BYTES_MAX
+        );
+    }
     if let Some(cpus) = &worker_args.cpus {
         config.resources.cpus_milli =
             offer::parse_cpus(cpus).map_err(|wrong| usage(ConfigError::Resources(wrong)))?;

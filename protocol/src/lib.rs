@@ -17,6 +17,7 @@ mod availability;
 pub mod close;
 pub mod container;
 pub mod ids;
+pub mod labels;
 pub mod milliseconds;
 pub mod order;
 pub mod output;

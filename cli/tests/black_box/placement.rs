@@ -31,14 +31,15 @@ async fn labels_lists_and_preferences_choose_the_worker() {
     let cluster = cluster();
     let _server = cluster.start_server(&["--worker-labels", "zone,cores"]).await;
     let worker = ["--no-docker", "--allow-fake", "--slots", "4"];
-    let _anna =
-        cluster.start_worker("anna", &[&worker[..], &["--label", "zone=a", "--label", "gpu=x"]].concat());
+    let labels = ["--label", "zone=a", "--label", "gpu=x", "--label", "a b=c"];
+    let of_anna = cluster.start_worker("anna", &[&worker[..], &labels].concat());
     let _ben =
         cluster.start_worker("ben", &[&worker[..], &["--label", "zone=b", "--label", "cores=4"]].concat());
     let api = cluster.api();
     let anna = api.wait_for_ready_worker("anna").await;
     let ben = api.wait_for_ready_worker("ben").await;
     assert_eq!(anna["labels"], json!({ "zone": "a" }), "a worker may not claim the label gpu");
+    assert!(of_anna.log().contains("no job can ask for this label"), "{}", of_anna.log());
 
     let near = api.post("/api/jobs/near", None).await;
     assert_eq!(worker_of(&ended(&cluster, near["id"].as_u64().expect("an id")).await), "ben");

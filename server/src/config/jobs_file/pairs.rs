@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use protocol::labels;
+
 use super::fault::{Code, Position, quoted};
 use super::grammar::{self, ValueFault};
 use super::reader::Reader;
@@ -205,10 +207,7 @@ fn check_variable(pair: NamedValue, reader: &mut Reader<'_>) -> Option<(String, 
 }
 
 fn check_label(pair: &NamedValue, reader: &mut Reader<'_>) {
-    let name_fits = !pair.name.is_empty()
-        && pair.name.len() <= LABEL_BYTES_MAX
-        && pair.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
-    if !name_fits {
+    if !labels::is_name(&pair.name) || pair.name.len() > LABEL_BYTES_MAX {
         reader.fault(
             pair.name_at,
             Code::InvalidValue,

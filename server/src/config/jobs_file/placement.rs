@@ -2,7 +2,7 @@
 //!
 //! A condition on a label is one text, `zone in (a, b)`, as in the selectors of Kubernetes. `requires` may also be a map of labels to values.
 
-use protocol::WorkerId;
+use protocol::{WorkerId, labels};
 use scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, Preference, WorkerSelector,
 };
@@ -185,17 +185,12 @@ fn wrong(text: &str) -> ValueFault {
 /// # Errors
 /// It is none.
 pub(crate) fn check_label_name(text: &str) -> Result<(), ValueFault> {
-    let fits = !text.is_empty()
-        && text.len() <= LABEL_BYTES_MAX
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
-    if fits {
-        Ok(())
-    } else {
-        Err(ValueFault::input(Code::InvalidValue, text, "is not a label: letters, digits, . _ - /"))
+    match labels::is_name(text) && text.len() <= labels::ASKED_NAME_BYTES_MAX {
+        true => Ok(()),
+        false => Err(ValueFault::input(Code::InvalidValue, text, "is not a label: letters, digits, . _ - /")),
     }
 }
 
-const LABEL_BYTES_MAX: usize = 128;
 /// As for the name of a worker.
 pub(crate) const WORKER_NAME_BYTES_MAX: usize = 128;
 /// Conditions, preferences or workers of one definition. Each is matched with each class of workers when the file is read.

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::Timestamp;
 use protocol::container::{INPUT_BYTES_MAX, Overrides};
 use protocol::wire::overrides_fit_with;
+use protocol::{Timestamp, labels};
 use scheduler::details::JobDetails;
 use scheduler::job::AttemptTimeout;
 use scheduler::new_jobs::StartTime;
@@ -223,9 +223,7 @@ pub(super) fn priority(priority: i64) -> Result<i8, ValueFault> {
 
 /// The fault of a label, and advice.
 fn check_label(name: &str, value: &str) -> Option<(String, String)> {
-    let is_name = !name.is_empty()
-        && name.len() <= LABEL_BYTES_MAX
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
+    let is_name = labels::is_name(name) && name.len() <= LABEL_BYTES_MAX;
     let is_value = value.len() <= LABEL_BYTES_MAX && !value.chars().any(char::is_control);
     if is_name && is_value {
         return None;
