@@ -21,11 +21,12 @@ use crate::workload::Workload;
 pub(crate) type SetAside = BTreeMap<WorkerId, JobId>;
 
 impl Oracle {
-    /// A step of the scheduler, with what was set aside after it. Rows are those before it, as far as they are on disk.
+    /// A step of the scheduler, with what was set aside after it. Rows are those before it, and tell the order only if all that was decided
+    /// before is on disk: a job that waits again, on a disk that stalls, still has the due time of its last wait there.
     pub(crate) fn check_set_aside(
         &mut self,
         now: Moment,
-        (disk, workload, is_aged): (&Disk, &Workload, bool),
+        (disk, workload, has_order): (&Disk, &Workload, bool),
         scheduler: &Scheduler,
         step: &Step,
     ) {
@@ -73,7 +74,7 @@ impl Oracle {
                 }
                 leaves_enough(&worker, definitions)
             };
-            if let Some((first, ..)) = rows.filter(|it| !is_aged && is_later(it) && !left_enough(it)) {
+            if let Some((first, ..)) = rows.filter(|it| has_order && is_later(it) && !left_enough(it)) {
                 let what =
                     format!("{} goes to worker {}, which is set aside for job {first}", it.token, it.worker);
                 self.violated(now, "I29 a worker that is set aside takes nothing later", what);

@@ -114,14 +114,14 @@ impl World {
             let scene = Scene { now, machines, attentive_since, drift_ppm, ageing };
             oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
             oracle.check_admission(self.now, caller, &step);
-            let facts = (&server.disk, &*workload, ageing.is_some());
+            let was_committed = process.under_way.is_none() && process.open.changes.is_empty();
+            // Rows do not tell how old a job was when it was placed.
+            let facts = (&server.disk, &*workload, ageing.is_none() && was_committed);
             oracle.check_set_aside(now, facts, &process.scheduler, &step);
             let is_new = |(worker, job): &(&_, &_)| set_aside.get(worker) != Some(job);
             self.coverage.workers_set_aside += set_aside_now.iter().filter(is_new).count() as u64;
             // An end that was decided and is not committed is not on the disk.
-            let is_committed =
-                process.under_way.is_none() && process.open.changes.is_empty() && step.changes.is_empty();
-            if is_committed {
+            if was_committed && step.changes.is_empty() {
                 oracle.check_hello_keeps_nothing(now, undisturbed_since, (&server.disk, workload));
             }
             let shut_out =
