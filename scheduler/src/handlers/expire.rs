@@ -8,15 +8,15 @@
 //!   its backlog. A worker that is away is asked when it has sent its inventory.
 
 use alloc::string::String;
-use alloc::vec;
 use core::time::Duration;
 
-use protocol::{JobId, Now, Order, Timestamp};
+use protocol::{JobId, Now, Timestamp};
 
 use crate::core::Scheduler;
 use crate::definition::WaitLimits;
-use crate::handlers::{attempt_end, first_report};
+use crate::handlers::attempt_end;
 use crate::job::{Job, LiveState};
+use crate::placement::recall;
 use crate::run_on::RunOnRole;
 use crate::state::State;
 use crate::step::Change;
@@ -82,31 +82,11 @@ fn set_deadline(scheduler: &mut Scheduler, id: JobId, at: Option<Timestamp>) {
 pub(crate) fn expire(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let Some(job) = scheduler.live_job(id).filter(|job| job.has_expired(now.utc)) else { return };
     let reason = match &job.live_state {
-        LiveState::Held(_) => return recall(scheduler, now, id),
+        LiveState::Held(_) => return recall::recall_unstarted(scheduler, now, [id]),
         // Its members expire.
         LiveState::Parent { .. } => return,
         LiveState::Scheduled | LiveState::Queued(_) => NOT_STARTED,
         LiveState::Quarantined => NOT_RELEASED,
     };
     attempt_end::end_unheld(scheduler, now, id, State::Expired, String::from(reason));
-}
-
-/// Sends Recall for an attempt that must not start on its worker any more. The worker releases it unless it has already begun to prepare it.
-pub(crate) fn recall(scheduler: &mut Scheduler, now: Now, id: JobId) {
-    let Some(attempt) = scheduler.jobs.get(&id).and_then(Job::attempt) else { return };
-    // The next inventory decides about an unconfirmed attempt.
-    if attempt.recalled
-        || attempt.was_missing_at_reconnect()
-        || attempt.stopping.is_some()
-        || attempt.has_started()
-    {
-        return;
-    }
-    let token = attempt.token(id);
-    let Some(session) = scheduler.ready_session(attempt.worker) else { return };
-    if let Some(attempt) = scheduler.jobs.get_mut(&id).and_then(Job::attempt_mut) {
-        attempt.recalled = true;
-    }
-    first_report::recalled(scheduler, now, id);
-    scheduler.send(session, Order::Recall(vec![token]));
 }

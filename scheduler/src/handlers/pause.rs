@@ -8,13 +8,14 @@ use alloc::vec::Vec;
 use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
-use crate::handlers::{expire, fire};
+use crate::handlers::fire;
 use crate::ids::DefinitionNo;
 use crate::input::PauseRequest;
 use crate::job::Job;
 use crate::limits::gate;
 use crate::origin::Intervention;
 use crate::pauses::{PauseChange, PauseResult, PauseTarget};
+use crate::placement::recall;
 use crate::step::{Answer, Change, Rejection};
 
 pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) {
@@ -49,7 +50,7 @@ pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) 
             fire::arm(scheduler, number);
         }
         apply(scheduler);
-        recall(scheduler, now);
+        recall_paused(scheduler, now);
     }
     scheduler.reply(ticket, Answer::Pause(result.into()));
 }
@@ -81,15 +82,13 @@ fn put(scheduler: &mut Scheduler, target: PauseTarget, pause: PauseChange) {
 }
 
 /// Asks workers for the attempts in their backlogs that may not start now. They give back what they have not begun to prepare.
-fn recall(scheduler: &mut Scheduler, now: Now) {
+fn recall_paused(scheduler: &mut Scheduler, now: Now) {
     let workers = scheduler.fleet.with_backlog();
     let prefetched = workers.flat_map(|worker| worker.holdings.prefetched.iter().map(|key| key.job()));
     let is_paused = |job: &Job| scheduler.ready.is_paused(job.definition);
     let paused: Vec<JobId> =
         prefetched.filter(|job| scheduler.jobs.get(job).is_some_and(is_paused)).collect();
-    for job in paused {
-        expire::recall(scheduler, now, job);
-    }
+    recall::recall_unstarted(scheduler, now, paused);
 }
 
 /// Pauses the lanes of definitions that are held back, and resumes those of the others. Walks all definitions and lanes: after an operator's

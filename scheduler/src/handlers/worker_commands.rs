@@ -8,10 +8,11 @@ use protocol::{JobId, Now, Order, WorkerId};
 
 use crate::core::Scheduler;
 use crate::fleet::health::Health;
-use crate::handlers::{drain, expire, forget, revoke};
+use crate::handlers::{drain, forget, revoke};
 use crate::ids::Ticket;
 use crate::input::Operation;
 use crate::origin::Intervention;
+use crate::placement::recall;
 use crate::reconcile::unknown_attempts;
 use crate::step::{Answer, Change, Rejection};
 
@@ -96,9 +97,7 @@ fn recall_backlog(scheduler: &mut Scheduler, now: Now, id: WorkerId) {
         return;
     };
     let prefetched: Vec<JobId> = worker.holdings.prefetched.iter().map(|key| key.job()).collect();
-    for job in prefetched {
-        expire::recall(scheduler, now, job);
-    }
+    recall::recall_unstarted(scheduler, now, prefetched);
 }
 
 /// Applies changes to a list of labels.

@@ -1,8 +1,8 @@
-//! Recalls prefetched attempts from backlogs: when a slot is free elsewhere and no job waits, and when a job
-//! with a higher priority waits.
+//! Recalls prefetched attempts from backlogs: when a slot is free elsewhere and no job waits, when a job with a
+//! higher priority waits, and when they must not start on their worker any more.
 //!
-//! An attempt is recalled after [`RECALL_AGE_MIN`] at the earliest, last in order first. Its worker releases
-//! it unless it has started it meanwhile.
+//! For another job, an attempt is recalled after [`RECALL_AGE_MIN`] at the earliest, last in order first. Its
+//! worker releases it unless it has started it meanwhile.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -27,6 +27,26 @@ use crate::timers::UptimeTimer;
 const RECALL_AGE_MIN: Duration = Duration::from_millis(200);
 /// Waiting jobs of a lane that one search looks at.
 const PER_LANE_MAX: usize = 256;
+
+/// Recalls attempts that must not start on their workers any more. A worker releases each of them that it has not begun to prepare.
+pub(crate) fn recall_unstarted(scheduler: &mut Scheduler, now: Now, jobs: impl IntoIterator<Item = JobId>) {
+    let mut recalls = Recalls::default();
+    for job in jobs {
+        // The next inventory decides about an unconfirmed attempt.
+        let attempt = scheduler.jobs.get(&job).and_then(Job::attempt).filter(|attempt| {
+            !attempt.recalled
+                && !attempt.was_missing_at_reconnect()
+                && attempt.stopping.is_none()
+                && !attempt.has_started()
+        });
+        if let Some(attempt) = attempt
+            && let Some(session) = scheduler.ready_session(attempt.worker)
+        {
+            recalls.tokens.push((session, attempt.token(job)));
+        }
+    }
+    recalls.send(scheduler, now);
+}
 
 /// Recalls prefetched attempts while slots are free elsewhere and no job waits.
 pub(crate) fn recall_idle(scheduler: &mut Scheduler, now: Now) {
@@ -231,16 +251,13 @@ impl Recalls {
     }
 
     pub(super) fn send(self, scheduler: &mut Scheduler, now: Now) {
-        let mut by_session: Vec<(SessionId, Vec<Token>)> = Vec::new();
+        let mut by_session: BTreeMap<SessionId, Vec<Token>> = BTreeMap::new();
         for (session, token) in self.tokens {
             if let Some(attempt) = scheduler.jobs.get_mut(&token.job).and_then(Job::attempt_mut) {
                 attempt.recalled = true;
             }
             first_report::recalled(scheduler, now, token.job);
-            match by_session.iter_mut().find(|(to, _)| *to == session) {
-                Some((_, tokens)) => tokens.push(token),
-                None => by_session.push((session, alloc::vec![token])),
-            }
+            by_session.entry(session).or_default().push(token);
         }
         for (session, tokens) in by_session {
             scheduler.send(session, Order::Recall(tokens));

@@ -15,9 +15,10 @@ use protocol::{JobId, Now, Order, SessionId, Token, WorkerId};
 
 use crate::core::Scheduler;
 use crate::explain::pending;
-use crate::handlers::{attempt_end, define, expire, first_report, overrun};
+use crate::handlers::{attempt_end, define, first_report, overrun};
 use crate::ids::DefinitionNo;
 use crate::job::{Job, Presence, Progress, StartState};
+use crate::placement::recall;
 use crate::reconcile::received_inventory::ReceivedInventory;
 use crate::reconcile::{foreign, unconfirmed, unknown_attempts};
 use crate::step::{BrokenRule, Change, CloseReason, ClosedAttempt, Effect, Note, PendingReason};
@@ -179,7 +180,7 @@ fn update_from_phase(
     if let Some(cause) = stopping {
         scheduler.send(session, Order::Cancel(Cancel { token, grace: None, cause }));
     } else if prefetched && may_not_start(scheduler, now, id, job) {
-        expire::recall(scheduler, now, job);
+        recall::recall_unstarted(scheduler, now, [job]);
     }
 }
 
