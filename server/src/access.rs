@@ -14,6 +14,7 @@ use crate::store::TokenRow;
 
 impl Config {
     /// The access control of a server that listens on this address.
+    ///
     /// A token of a file that is one of the store gets no further rights by the file: the store decides about each of its requests.
     pub(crate) fn access(
         &self,

@@ -36,7 +36,7 @@ impl Storage {
         })
     }
 
-    /// True if new jobs are to be refused.
+    /// True if submissions are to be refused.
     #[must_use]
     pub fn is_low(&self) -> bool {
         self.low.load(Ordering::Relaxed)

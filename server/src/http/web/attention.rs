@@ -25,7 +25,7 @@ use crate::http::present::shapes::{Pause, Worker};
 use crate::http::request::query::encode;
 use crate::http::state::AppState;
 use crate::rfc3339::Time;
-use crate::store::TokenRow;
+use crate::store::{Archive, TokenRow};
 
 /// Something that a person should look at.
 pub(super) struct Attention {
@@ -170,14 +170,16 @@ async fn lost_workers(state: &AppState, present: &[Worker]) -> Result<Vec<Attent
     if lost.is_empty() {
         return Ok(Vec::new());
     }
-    let stored = state.read(|archive| archive.workers()).await?;
+    let ids: Vec<WorkerId> = lost.keys().copied().collect();
+    let rows = move |archive: &dyn Archive| ids.iter().map(|id| archive.worker(*id)).collect();
+    let rows: Vec<Option<StoredWorker>> = state.read(rows).await?;
     let line = |row: &StoredWorker| {
         let since = lost.get(&row.worker).filter(|_| row.revoked_at.is_none())?;
         let text =
             format!("worker {} went {} ago without leaving", row.name, format::span(now.since(*since)));
         Some(entry("bad", text, &format!("/workers/{}", row.worker)))
     };
-    Ok(stored.iter().filter_map(line).collect())
+    Ok(rows.iter().flatten().filter_map(line).collect())
 }
 
 /// Definitions whose jobs wait for secrets. Several revisions of one may lack the same secret.
