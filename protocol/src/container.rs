@@ -188,6 +188,20 @@ impl Volume {
     }
 }
 
+/// Usual sockets of container engines. A job that can write to one has the whole machine, so neither they nor directories above them are mounted.
+pub const ENGINE_SOCKETS: [&str; 10] = [
+    "/run/docker.sock",
+    "/run/docker/docker.sock",
+    "/run/containerd/containerd.sock",
+    "/run/podman/podman.sock",
+    "/run/crio/crio.sock",
+    "/var/run/docker.sock",
+    "/var/run/docker/docker.sock",
+    "/var/run/containerd/containerd.sock",
+    "/var/run/podman/podman.sock",
+    "/var/run/crio/crio.sock",
+];
+
 /// Upper bound of a memory limit: a pebibyte, more than any machine has.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 50;
 

@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use protocol::container::{ContainerSpec, Volume};
+use protocol::container::{ContainerSpec, ENGINE_SOCKETS, Volume};
 
 /// Operations that are allowed beyond the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Allow {
 
     /// The sockets that no mount may contain: those of the usual places and those of this worker's engine.
     pub fn sockets(&self) -> impl Iterator<Item = &Path> {
-        SOCKETS.iter().map(Path::new).chain(self.engine_sockets.iter().map(PathBuf::as_path))
+        ENGINE_SOCKETS.iter().map(Path::new).chain(self.engine_sockets.iter().map(PathBuf::as_path))
     }
 
     fn refuses_image(&self, image: &str) -> Option<String> {
@@ -155,7 +155,9 @@ impl Allow {
             return Err(format!("this worker does not allow to mount `{shown}` (--allow-mount)"));
         }
         if self.sockets().any(|socket| real(socket).starts_with(&source)) {
-            return Err(format!("no worker mounts `{shown}`: that would give the Docker socket away"));
+            return Err(format!(
+                "no worker mounts `{shown}`: that would give the socket of a container engine away"
+            ));
         }
         let holds_own = |dir: &PathBuf| source.starts_with(dir) || dir.starts_with(&source);
         if let Some(dir) = self.private_dirs.iter().map(|dir| real(dir)).find(holds_own) {
@@ -210,15 +212,6 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 /// Capabilities that are dropped unless a definition asks for them.
 pub(super) const DROPPED: [&str; 2] = ["NET_RAW", "MKNOD"];
-
-/// Sockets of container engines.
-const SOCKETS: [&str; 5] = [
-    "/var/run/docker.sock",
-    "/run/docker.sock",
-    "/run/containerd/containerd.sock",
-    "/run/podman/podman.sock",
-    "/run/crio/crio.sock",
-];
 
 #[cfg(test)]
 mod tests {

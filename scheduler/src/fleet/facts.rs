@@ -108,6 +108,18 @@ pub enum WorkerState {
 }
 
 impl WorkerState {
+    /// Every state.
+    pub const ALL: [Self; 8] = [
+        Self::Joining,
+        Self::Ready,
+        Self::Suspect,
+        Self::Draining,
+        Self::Disconnected,
+        Self::Unreachable,
+        Self::Cloned,
+        Self::Revoked,
+    ];
+
     /// Name in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -54,6 +54,7 @@ const EXCLUSIONS_MAX: usize = 1_024;
 /// Exclusions of one worker.
 #[derive(Clone, Debug, Default)]
 pub struct Exclusions {
+    /// The oldest first.
     list: Vec<Exclusion>,
 }
 
@@ -132,7 +133,7 @@ impl Exclusions {
             return None;
         }
         let consecutive_failures =
-            old.map_or(1, |position| self.list.swap_remove(position).consecutive_failures.saturating_add(1));
+            old.map_or(1, |position| self.list.remove(position).consecutive_failures.saturating_add(1));
         let doubled = 1_u32.checked_shl(consecutive_failures - 1).unwrap_or(u32::MAX);
         let duration = backoff.first.saturating_mul(doubled).min(backoff.max);
         let until = (duration < Duration::MAX).then(|| now + duration);
@@ -207,12 +208,26 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_exclusions_is_limited_and_ended_ones_go_first() {
+    fn the_number_of_exclusions_is_limited_and_ended_ones_go_first_and_then_the_oldest() {
+        let revision = |number: usize| Excluded::Revision(Revision(number as u128));
         let mut exclusions = Exclusions::default();
-        for revision in 0..2_000 {
-            exclusions.add(at(revision), Excluded::Revision(Revision(revision.into())), BACKOFF);
+        for number in 0..EXCLUSIONS_MAX {
+            exclusions.add(at(0), revision(number), ExclusionBackoff::UNTIL_RESTART);
         }
-        assert_eq!(exclusions.list.len(), EXCLUSIONS_MAX);
+        // The third one ends, and is excluded anew: it is the youngest now.
+        exclusions.list[2].active = false;
+        exclusions.add(at(1), revision(2), ExclusionBackoff::UNTIL_RESTART);
+        exclusions.list[5].active = false;
+        let ended = exclusions.list[5].of;
+        for number in EXCLUSIONS_MAX..EXCLUSIONS_MAX + 4 {
+            exclusions.add(at(2), revision(number), ExclusionBackoff::UNTIL_RESTART);
+        }
+        let left: Vec<_> = exclusions.list.iter().map(|it| it.of).collect();
+        assert_eq!(left.len(), EXCLUSIONS_MAX);
+        assert!(!left.contains(&ended), "the ended one goes first");
+        assert!([0, 1, 3].iter().all(|number| !left.contains(&revision(*number))), "then the oldest ones");
+        assert!(left.contains(&revision(2)), "a new exclusion of a former one is young");
+        assert!(left.contains(&revision(EXCLUSIONS_MAX - 1)), "so is the last of the first ones");
     }
 
     #[test]

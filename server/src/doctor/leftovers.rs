@@ -38,7 +38,7 @@ fn refused(data: &Path, reports: usize) -> Finding {
     Finding::warn(
         "refused groups",
         format!("{reports} reports; {suspected} inputs are suspected, {blocked} are blocked"),
-        "this is a bug: attach refused-group-*.txt to a report of it; delete refused-inputs.txt to accept the inputs again",
+        "this is a bug: attach refused-group-*.txt to a report of it; to accept the inputs again, stop the server and delete refused-inputs.txt",
     )
 }
 

@@ -200,7 +200,7 @@ fn reported(session: SessionId, first: Option<Report>, rest: impl Iterator<Item 
 
 fn reject(command: Command) {
     tracing::error!(
-        "rejected a request whose changes the store refused twice; delete refused-inputs.txt in the data directory to accept it again"
+        "rejected a request whose changes the store refused twice; to accept it again, stop the server and delete refused-inputs.txt in the data directory"
     );
     let answer = Answer::Rejected(Rejection::RefusedBefore);
     match command {
@@ -233,6 +233,6 @@ fn refuse(outbox: &Outbox, cause: RefusedSession) {
 fn log_closed(session: SessionId) {
     tracing::error!(
         session = session.0,
-        "closed a worker's session: the store refused the changes of its report twice; delete refused-inputs.txt in the data directory to accept it again"
+        "closed a worker's session: the store refused the changes of its message twice; to accept it again, stop the server and delete refused-inputs.txt in the data directory"
     );
 }

@@ -7,7 +7,7 @@
 //!
 //! A fingerprint is a hash of the request without its sender.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -69,9 +69,9 @@ impl Refused {
             }
         };
         if !counts.is_empty() {
-            let blocked = counts.values().filter(|count| **count >= BLOCKED_AFTER).count();
+            let RefusedCounts { suspected, blocked } = RefusedCounts::of(&counts);
             tracing::warn!(
-                suspected = counts.len() - blocked,
+                suspected,
                 blocked,
                 file = %file.display(),
                 "the store refused groups of these inputs: suspected ones get a group of their own, blocked ones are rejected"
@@ -110,17 +110,19 @@ impl Refused {
         }
     }
 
-    /// Counts a refusal for each input. The process is about to end.
+    /// Counts one refusal for each input, however often the group had it: only a group of its own can prove it guilty. The process is about
+    /// to end.
     pub(super) fn record_refusal(&self, fingerprints: &GroupFingerprints) {
         let mut counts = self.counts();
-        // More suspects than this cannot be told apart in a useful time.
-        for fingerprint in fingerprints
-            .unanswered
-            .iter()
-            .chain(&fingerprints.own)
-            .take(FINGERPRINTS_MAX.saturating_sub(counts.len()))
-        {
-            *counts.entry(*fingerprint).or_default() += 1;
+        let distinct: BTreeSet<_> = fingerprints.unanswered.iter().chain(&fingerprints.own).collect();
+        for fingerprint in distinct {
+            // More suspects than this cannot be told apart in a useful time.
+            let has_room = counts.len() < FINGERPRINTS_MAX;
+            match counts.get_mut(fingerprint) {
+                Some(count) => *count += 1,
+                None if has_room => drop(counts.insert(*fingerprint, 1)),
+                None => {}
+            }
         }
         self.any.store(!counts.is_empty(), Ordering::Relaxed);
         self.write(&counts);
@@ -166,7 +168,11 @@ fn note(health: &Health, counts: &BTreeMap<Fingerprint, u32>) {
 /// Replaces the file in one step, synced; deletes it if there are no entries.
 fn replace(file: &Path, counts: &BTreeMap<Fingerprint, u32>) -> std::io::Result<()> {
     if counts.is_empty() {
-        return fs::remove_file(file);
+        return match fs::remove_file(file) {
+            // An operator may have deleted it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
     }
     let mut text = format!("{HEAD}\n");
     for (fingerprint, count) in counts {
@@ -188,7 +194,7 @@ fn read(text: &str) -> BTreeMap<Fingerprint, u32> {
     lines.filter_map(entry).take(FINGERPRINTS_MAX).collect()
 }
 
-/// The fingerprint of a command; none for commands that change nothing in the store.
+/// The fingerprint of a command; none for commands that change nothing in the store, or that no client can repeat.
 pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
     let fingerprint = match command {
         Command::Submit { key: Some(key), .. } => fingerprint("keyed", &(&key.key, key.digest)),
@@ -213,18 +219,17 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
         Command::Update { job, .. } => fingerprint("update", job),
         Command::Operate { worker, operation, .. } => match operation {
             Operation::Revoke => fingerprint("revoke", worker),
-            Operation::Cordon(origin) => fingerprint("cordon", &(worker, origin)),
+            Operation::Cordon(_) => fingerprint("cordon", worker),
             Operation::Uncordon => fingerprint("uncordon", worker),
-            Operation::Drain(deadline, origin) => fingerprint("drain", &(worker, deadline, origin)),
+            Operation::Drain(..) => fingerprint("drain", worker),
             Operation::Slots(slots) => fingerprint("slots", &(worker, slots)),
             Operation::Labels(labels) => fingerprint("labels", &(worker, labels)),
             Operation::Forget => fingerprint("forget", worker),
             Operation::Reset => fingerprint("reset", worker),
             Operation::StopUnmanaged(_) => return None,
         },
-        Command::Pause { target, paused, until, origin, .. } => {
-            fingerprint("pause", &(target.to_string(), paused, until, origin))
-        }
+        // The end of a pause `for` an hour differs each time.
+        Command::Pause { target, paused, .. } => fingerprint("pause", &(target.to_string(), paused)),
         Command::Backfill { definition, schedule, slots, .. } => {
             fingerprint("backfill", &(definition, schedule.as_str(), slots))
         }
@@ -297,3 +302,49 @@ pub(super) const FINGERPRINTS_MAX: usize = 20_000;
 
 /// Of a large batch the overrides of so many members are hashed: all of them may be 64 MiB.
 const DETAILS_HASHED: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(directory: &Path) -> Refused {
+        Refused::open(directory, Arc::default())
+    }
+
+    fn group(own: impl IntoIterator<Item = u64>) -> GroupFingerprints {
+        GroupFingerprints { own: own.into_iter().map(Fingerprint).collect(), unanswered: Vec::new() }
+    }
+
+    #[test]
+    fn equal_inputs_of_one_refused_group_are_suspected_and_not_blocked() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = refused(directory.path());
+        refused.record_refusal(&GroupFingerprints { unanswered: vec![Fingerprint(1)], ..group([1, 1, 2]) });
+        assert_eq!(refused.status(&[Fingerprint(1)]), InputStatus::Suspected);
+        refused.record_refusal(&group([1]));
+        assert_eq!(refused.status(&[Fingerprint(1)]), InputStatus::Blocked);
+        assert_eq!(refused.status(&[Fingerprint(2)]), InputStatus::Suspected);
+    }
+
+    #[test]
+    fn a_suspected_input_is_counted_when_there_is_no_room_for_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = refused(directory.path());
+        let full = FINGERPRINTS_MAX as u64;
+        refused.record_refusal(&group(0..full + 1));
+        assert_eq!(refused.status(&[Fingerprint(full)]), InputStatus::Clear, "no room for it");
+        refused.record_refusal(&group([full, 7]));
+        assert_eq!(refused.status(&[Fingerprint(7)]), InputStatus::Blocked);
+    }
+
+    #[test]
+    fn a_deleted_file_does_not_keep_inputs_from_being_cleared() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = refused(directory.path());
+        refused.record_refusal(&group([1, 2]));
+        fs::remove_file(directory.path().join(FILE)).unwrap();
+        replace(&directory.path().join(FILE), &BTreeMap::new()).unwrap();
+        refused.clear(&[Fingerprint(1)]);
+        assert_eq!(counts_in(directory.path()), RefusedCounts { suspected: 1, blocked: 0 });
+    }
+}

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Events;
+use super::id::EventId;
 use super::known::Known;
 use super::ring::EVENTS_MAX;
 use crate::metrics::Metrics;
@@ -28,8 +29,8 @@ enum FeedItem {
     Revision(Revision, String),
     /// A group after its commit, and a snapshot that was published with it.
     Committed(Option<Arc<Group>>, Option<Arc<Snapshot>>),
-    /// Groups before this point were left out.
-    Lost,
+    /// Groups before this point were left out; the last of them had this id before its first event.
+    Lost(EventId),
 }
 
 /// The engine's end of the queue. Sending never waits and never fails.
@@ -37,7 +38,8 @@ enum FeedItem {
 pub struct EventSender {
     items: UnboundedSender<FeedItem>,
     changes_waiting: Arc<AtomicUsize>,
-    has_lost: bool,
+    /// The last group that was left out, until the feed is told.
+    lost: Option<EventId>,
     metrics: Arc<Metrics>,
 }
 
@@ -61,11 +63,11 @@ impl EventSender {
         }
         let changes = group.as_ref().map_or(0, |group| group.changes.len());
         if self.changes_waiting.load(Ordering::Relaxed) + changes > CHANGES_WAITING_MAX {
-            self.has_lost = true;
+            self.lost = group.map(|group| EventId::before_group(&group)).or(self.lost);
             return;
         }
-        if std::mem::take(&mut self.has_lost) {
-            let _ = self.items.send(FeedItem::Lost);
+        if let Some(last) = self.lost.take() {
+            let _ = self.items.send(FeedItem::Lost(last));
         }
         self.changes_waiting.fetch_add(changes, Ordering::Relaxed);
         // The receiver may have just gone.
@@ -106,7 +108,7 @@ pub fn with_capacity(known: Known, events_max: usize) -> (EventSender, EventFeed
         #[cfg(feature = "otel")]
         ends: None,
     };
-    (EventSender { items: sender, changes_waiting, has_lost: false, metrics }, feed, events)
+    (EventSender { items: sender, changes_waiting, lost: None, metrics }, feed, events)
 }
 
 impl EventFeed {
@@ -144,10 +146,11 @@ impl EventFeed {
                     self.events.push(records);
                 }
             }
-            FeedItem::Lost => {
+            FeedItem::Lost(last) => {
                 tracing::warn!("the event feed fell behind and lost events; readers have to start again");
-                self.known.forget_jobs();
-                self.events.reset(self.known.last_id());
+                // A reader that had all events before the lost ones must not find its id here.
+                self.known.forget_jobs(last);
+                self.events.reset(last);
             }
         }
     }
@@ -162,5 +165,49 @@ impl EventFeed {
                 self.known.metrics.traces_counted("dropped", 1);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Epoch, Timestamp, WorkerId};
+    use scheduler::ids::GroupNo;
+    use scheduler::step::Change;
+
+    use super::*;
+    use crate::events::EventFilter;
+
+    fn group(number: u64) -> Option<Arc<Group>> {
+        Some(Arc::new(Group {
+            epoch: Epoch(1),
+            number: GroupNo(number),
+            at: Timestamp(0),
+            definitions: Vec::new(),
+            changes: vec![Change::WorkerForgotten(WorkerId(1))],
+            notify: Arc::default(),
+        }))
+    }
+
+    #[tokio::test]
+    async fn reader_that_had_all_events_before_the_lost_ones_is_told() {
+        let (mut sender, feed, events) = channel(Known::at(Epoch(1), GroupNo(0)));
+        sender.publish(group(1), None);
+        sender.changes_waiting.fetch_add(CHANGES_WAITING_MAX, Ordering::Relaxed);
+        sender.publish(group(2), None);
+        sender.publish(group(3), None);
+        sender.changes_waiting.fetch_sub(CHANGES_WAITING_MAX, Ordering::Relaxed);
+        sender.publish(None, Some(Arc::default()));
+        sender.publish(group(4), None);
+        drop(sender);
+        feed.run().await;
+
+        let id = |group, index| EventId { epoch: Epoch(1), group: GroupNo(group), index };
+        let read = |after| events.read(Some(after), EventFilter::default()).unwrap();
+        let gone = read(id(1, 1)).unwrap_err();
+        assert_eq!((gone.after, gone.head), (id(1, 1), id(4, 1)));
+        assert!(read(id(2, 1)).is_err(), "that event was lost");
+        let mut reader = read(id(3, 0)).unwrap();
+        let ids: Vec<_> = reader.next_selected().unwrap().iter().map(|record| record.id).collect();
+        assert_eq!(ids, [id(4, 1)]);
     }
 }

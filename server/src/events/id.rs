@@ -5,6 +5,8 @@ use std::fmt;
 use protocol::Epoch;
 use scheduler::ids::GroupNo;
 
+use crate::store::Group;
+
 /// The place of an event in the order of all events, shown as `epoch.group.index`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventId {
@@ -17,6 +19,11 @@ pub struct EventId {
 }
 
 impl EventId {
+    /// The id before the first event of a group.
+    pub(super) const fn before_group(group: &Group) -> Self {
+        Self { epoch: group.epoch, group: group.number, index: 0 }
+    }
+
     /// Parses `epoch.group.index`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

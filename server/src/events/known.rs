@@ -7,6 +7,7 @@ use std::sync::Arc;
 use protocol::report::Outcome;
 use protocol::{Epoch, JobId, Revision, Timestamp, WorkerId};
 use scheduler::expectations::ExpectationRow;
+use scheduler::fleet::facts::WorkerState;
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
 use scheduler::job::State;
@@ -151,17 +152,19 @@ impl Known {
         }
     }
 
-    /// Forgets the jobs, because changes of them were lost.
-    pub(super) fn forget_jobs(&mut self) {
+    /// Forgets the jobs, because changes of them up to this id were lost.
+    pub(super) fn forget_jobs(&mut self, lost: EventId) {
+        self.last = lost;
         self.jobs.clear();
         self.attempts.clear();
         self.pending.clear();
         self.members.clear();
+        self.started_parents.clear();
     }
 
     /// Makes events of a committed group.
     pub(super) fn group(&mut self, group: &Group, records: &mut Vec<EventRecord>) {
-        self.last = EventId { epoch: group.epoch, group: group.number, index: 0 };
+        self.last = EventId::before_group(group);
         let mut last = self.last;
         let mut sink = EventSink { last: &mut last, records };
         self.define(&group.definitions, group.at, &mut sink);
@@ -245,7 +248,7 @@ impl Known {
                 (Some(left), None) => sink.add(at, "worker.left", worker(left)),
                 (was, Some(facts)) if was.map(|it| it.state) != Some(facts.state) => {
                     self.metrics.worker_changed(facts.state.name());
-                    sink.add(at, worker_kind(facts), worker(facts));
+                    sink.add(at, worker_kind(facts.state), worker(facts));
                 }
                 _ => {}
             }
@@ -336,19 +339,35 @@ fn is_heartbeat(before: &WorkerRow, after: &WorkerRow) -> bool {
     same == *after
 }
 
-fn worker_kind(facts: &WorkerFacts) -> &'static str {
-    match facts.state.name() {
-        "joining" => "worker.joining",
-        "ready" => "worker.ready",
-        "draining" => "worker.draining",
-        "disconnected" => "worker.disconnected",
-        "unreachable" => "worker.unreachable",
-        "revoked" => "worker.revoked",
-        _ => "worker.cloned",
+const fn worker_kind(state: WorkerState) -> &'static str {
+    match state {
+        WorkerState::Joining => "worker.joining",
+        WorkerState::Ready => "worker.ready",
+        WorkerState::Suspect => "worker.suspect",
+        WorkerState::Draining => "worker.draining",
+        WorkerState::Disconnected => "worker.disconnected",
+        WorkerState::Unreachable => "worker.unreachable",
+        WorkerState::Cloned => "worker.cloned",
+        WorkerState::Revoked => "worker.revoked",
     }
 }
 
 /// True if the worker, its host or its Docker daemon failed, and not the job.
 pub(super) const fn is_loss(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Lost | Outcome::DaemonLost | Outcome::HostFailed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::KINDS;
+
+    #[test]
+    fn each_state_of_a_worker_has_an_event_of_its_name() {
+        for state in WorkerState::ALL {
+            let kind = worker_kind(state);
+            assert_eq!(kind, format!("worker.{}", state.name()));
+            assert!(KINDS.contains(&kind), "{kind} is not listed");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use super::id::EventId;
 use crate::store::JobSlot;
 
 /// All kinds of events, in the order of the docs.
-pub const KINDS: [&str; 44] = [
+pub const KINDS: [&str; 45] = [
     "job.accepted",
     "job.assigned",
     "job.started",
@@ -55,6 +55,7 @@ pub const KINDS: [&str; 44] = [
     "worker.changed",
     "worker.joining",
     "worker.ready",
+    "worker.suspect",
     "worker.draining",
     "worker.disconnected",
     "worker.unreachable",

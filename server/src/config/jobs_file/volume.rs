@@ -1,8 +1,9 @@
 //! Mounts: `source:target[:ro]`, or a map. Mounts that would expose the host are refused here, whatever a worker allows.
 
 use std::collections::HashSet;
+use std::path::Path;
 
-use protocol::container::Volume;
+use protocol::container::{ENGINE_SOCKETS, Volume};
 
 use super::fault::{Code, Position};
 use super::grammar::{self, ValueFault};
@@ -146,9 +147,12 @@ fn check_host_path(path: &str) -> Result<(), ValueFault> {
     if path == "/" {
         return Err(forbidden(path, "would give the whole machine to the job"));
     }
-    let is_socket = SOCKETS.iter().any(|name| path.ends_with(name));
-    if is_socket || SOCKET_DIRECTORIES.contains(&path) {
-        return Err(forbidden(path, "would give the Docker socket, and so the machine, to the job"));
+    let is_socket = SOCKET_NAMES.iter().any(|name| path.ends_with(name));
+    if is_socket || ENGINE_SOCKETS.iter().any(|socket| Path::new(socket).starts_with(path)) {
+        return Err(forbidden(
+            path,
+            "would give the socket of a container engine, and so the machine, to the job",
+        ));
     }
     Ok(())
 }
@@ -167,5 +171,5 @@ fn forbidden(input: &str, reason: &str) -> ValueFault {
     ValueFault::input(Code::ForbiddenMount, input, reason)
 }
 
-const SOCKETS: [&str; 3] = ["/docker.sock", "/podman.sock", "/containerd.sock"];
-const SOCKET_DIRECTORIES: [&str; 4] = ["/run", "/var/run", "/var", "/run/docker"];
+/// Sockets of engines that run without root are in the directory of their user.
+const SOCKET_NAMES: [&str; 4] = ["/docker.sock", "/podman.sock", "/containerd.sock", "/crio.sock"];
