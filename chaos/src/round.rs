@@ -96,17 +96,17 @@ async fn inject(plan: &Plan, system: &Arc<TestSystem>, clients: &Clients, rng: &
     let mut order: Vec<Fault> =
         plan.faults.iter().flat_map(|(fault, times)| std::iter::repeat_n(*fault, *times as usize)).collect();
     rng.shuffle(&mut order);
-    let mut under_way = JoinSet::new();
+    let mut in_flight = JoinSet::new();
     for fault in order {
-        while under_way.len() >= plan.at_once {
-            under_way.join_next().await.unwrap().unwrap();
+        while in_flight.len() >= plan.at_once {
+            in_flight.join_next().await.unwrap().unwrap();
         }
         let enough = clients.accepted_requests() + rng.below(PROGRESS);
         wait_at_most(PROGRESS_TIMEOUT, async || (clients.accepted_requests() >= enough).then_some(())).await;
         let (system, rng) = (Arc::clone(system), rng.fork());
-        under_way.spawn_local(async move { fault.inject(&system, rng).await });
+        in_flight.spawn_local(async move { fault.inject(&system, rng).await });
     }
-    while let Some(ended) = under_way.join_next().await {
+    while let Some(ended) = in_flight.join_next().await {
         ended.unwrap();
     }
 }

@@ -6,7 +6,7 @@ mod worker;
 
 use std::path::{Path, PathBuf};
 
-use server::doctor::{self, Finding, FindingVerdict};
+use server::doctor::{self, CheckStatus, Finding};
 
 use crate::args::OutputArgs;
 use crate::args::ServerArgs;
@@ -99,7 +99,7 @@ pub(crate) async fn doctor(flags: Flags, read_worker: ReadWorker) -> anyhow::Res
     if let Some(named_by) = named_by {
         of_server = connection::check(&server_args, named_by).await;
     }
-    let server_fails = of_server.iter().any(|it| it.what == "server" && it.verdict == FindingVerdict::Fail);
+    let server_fails = of_server.iter().any(|it| it.what == "server" && it.verdict == CheckStatus::Fail);
     findings.extend(of_server);
     match &worker {
         Some(worker) => {
@@ -112,8 +112,8 @@ pub(crate) async fn doctor(flags: Flags, read_worker: ReadWorker) -> anyhow::Res
     }
     tell(&findings, flags.output.format)?;
     match worst(&findings) {
-        FindingVerdict::Fail => Err(Failure::silent(Exit::Failed).into()),
-        FindingVerdict::Ok | FindingVerdict::Warn => Ok(()),
+        CheckStatus::Fail => Err(Failure::silent(Exit::Failed).into()),
+        CheckStatus::Ok | CheckStatus::Warn => Ok(()),
     }
 }
 
@@ -159,8 +159,8 @@ fn server_args(flags: &Flags, worker: Option<&WorkerConnection>) -> ServerArgs {
 }
 
 /// The worst verdict.
-pub(crate) fn worst(findings: &[Finding]) -> FindingVerdict {
-    findings.iter().map(|finding| finding.verdict).max().unwrap_or(FindingVerdict::Ok)
+pub(crate) fn worst(findings: &[Finding]) -> CheckStatus {
+    findings.iter().map(|finding| finding.verdict).max().unwrap_or(CheckStatus::Ok)
 }
 
 /// Prints findings, each with its next step.

@@ -8,7 +8,7 @@ mod unit;
 use std::path::{Path, PathBuf};
 
 use server::config::jobs_file::{self, Environment};
-use server::doctor::{self, Finding, FindingVerdict};
+use server::doctor::{self, CheckStatus, Finding};
 
 use crate::args::{OutputArgs, ServerArgs};
 use crate::client_certificate::ClientCertificateArgs;
@@ -89,7 +89,7 @@ pub(crate) async fn check(flags: Flags, parse: unit::ParseWords) -> anyhow::Resu
     }
     crate::doctor::tell(&findings, flags.output.format)?;
     let worst = crate::doctor::worst(&findings);
-    let is_refused = worst == FindingVerdict::Fail || (flags.strict && worst == FindingVerdict::Warn);
+    let is_refused = worst == CheckStatus::Fail || (flags.strict && worst == CheckStatus::Warn);
     if is_refused { Err(Failure::silent(Exit::Failed).into()) } else { Ok(()) }
 }
 

@@ -67,7 +67,7 @@ impl World {
         let now = Now { utc: Timestamp(1_000_000_000_000), up: Uptime(3_600_000_000_000) };
         let scheduler = Scheduler::new(config, Counters::default());
         let mut world = Self { scheduler, now, steps: 0, session: None, sessions: 0, nonces: Vec::new() };
-        world.step(Input::Define((0..4).map(definition).map(Arc::new).collect()));
+        world.step(Input::ReplaceDefinitions((0..4).map(definition).map(Arc::new).collect()));
         world
     }
 

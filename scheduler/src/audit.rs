@@ -246,7 +246,7 @@ mod tests {
     fn scheduler() -> Scheduler {
         let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
         let now = Now { utc: Timestamp(0), up: Uptime(0) };
-        scheduler.step(now, Input::Define(vec![Definition::for_tests(1)]));
+        scheduler.step(now, Input::ReplaceDefinitions(vec![Definition::for_tests(1)]));
         let job = NewJob { revision: Revision(1), ..NewJob::default() };
         let later = NewJob { run_at: Some(StartTime::At(Timestamp(1_000))), ..job.clone() };
         let (jobs, ticket) = (vec![job, later], Ticket(1));

@@ -170,7 +170,7 @@ impl Scheduler {
         self.commit_watch.end(at, self.config.intervals.lease);
     }
 
-    /// The sessions whose silence a Tick at this time decides on, ordered. The caller sends [`Input::Heard`](crate::input::Input::Heard)
+    /// The sessions whose silence a Tick at this time decides on, ordered. The caller sends [`Input::SessionsActive`](crate::input::Input::SessionsActive)
     /// about them first.
     #[must_use]
     pub fn sessions_to_check(&self, now: Now) -> Vec<SessionId> {

@@ -359,9 +359,10 @@ mod tests {
     fn a_new_definition_changes_the_snapshot() {
         let mut scheduler = Scheduler::new(Config::for_tests(), Counters::default());
         let now = Now { utc: Timestamp(0), up: Uptime(0) };
-        for (input, shown) in
-            [(Input::Define(vec![Definition::for_tests(1)]), 1), (Input::Learn(Definition::for_tests(2)), 2)]
-        {
+        for (input, shown) in [
+            (Input::ReplaceDefinitions(vec![Definition::for_tests(1)]), 1),
+            (Input::AddDefinition(Definition::for_tests(2)), 2),
+        ] {
             scheduler.take_changed();
             scheduler.step(now, input);
             assert!(scheduler.take_changed());

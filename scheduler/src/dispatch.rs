@@ -19,8 +19,8 @@ impl Scheduler {
         handlers::detect_suspension(self, now);
         handlers::pause::end_due(self, now);
         match input {
-            Input::Define(definitions) => handlers::define(self, now, definitions),
-            Input::Learn(definition) => {
+            Input::ReplaceDefinitions(definitions) => handlers::define(self, now, definitions),
+            Input::AddDefinition(definition) => {
                 self.learn(definition);
                 self.changed = true;
             }
@@ -34,10 +34,10 @@ impl Scheduler {
             Input::UnknownAttempts(session, tokens) => {
                 reconcile::unknown_attempts::record_announced(self, session, &tokens)
             }
-            Input::UnassignedAttempts(session, tokens) => {
+            Input::AttemptsNotOwned(session, tokens) => {
                 reconcile::late_reports::record_unassigned(self, session, &tokens)
             }
-            Input::Heard(frames) => handlers::record_frames(self, &frames),
+            Input::SessionsActive(frames) => handlers::record_frames(self, &frames),
             Input::Unsent(session, tokens) => handlers::return_unsent(self, now, session, &tokens),
             Input::Operate(ticket, worker, operation) => {
                 handlers::operate(self, now, ticket, worker, operation)

@@ -17,7 +17,7 @@ use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::Worker;
 use crate::job::{Job, LiveState};
-use crate::limits::{LimitFacts, LimitSelection, LimitsFacts};
+use crate::limits::{LimitFacts, LimitSelection, LimitsReport};
 use crate::origin::Intervention;
 use crate::pauses::PauseTarget;
 use crate::placement;
@@ -160,8 +160,8 @@ impl Scheduler {
 
     /// The state of the selected limits. Walks those only: it answers a request of an operator.
     #[must_use]
-    pub fn limits(&self, now: Now, selection: &LimitSelection) -> LimitsFacts {
-        LimitsFacts {
+    pub fn limits(&self, now: Now, selection: &LimitSelection) -> LimitsReport {
+        LimitsReport {
             running_max: self.config.server_limits.running_max,
             running: self.limits.held,
             queued: self.ready.len(),
@@ -228,7 +228,7 @@ mod tests {
     fn jobs_before_another_are_counted_up_to_a_maximum() {
         let mut scheduler =
             Scheduler::new(Config { slice: SLICE, ..Config::for_tests() }, Counters::default());
-        scheduler.step(NOW, Input::Define(vec![Definition::for_tests(1)]));
+        scheduler.step(NOW, Input::ReplaceDefinitions(vec![Definition::for_tests(1)]));
         // Batches in slices wait in runs, and single jobs beside them.
         for _ in 0..4 {
             submit(&mut scheduler, 4_999);

@@ -26,10 +26,10 @@ use crate::schedule::ScheduleId;
 #[derive(Clone, Debug)]
 pub enum Input {
     /// jobs.yaml was loaded; these are its definitions.
-    Define(Vec<Arc<Definition>>),
+    ReplaceDefinitions(Vec<Arc<Definition>>),
     /// Adds a definition that is not in jobs.yaml any more, because an ended job is to be run again as it
     /// was.
-    Learn(Arc<Definition>),
+    AddDefinition(Arc<Definition>),
     /// A client submits jobs.
     Submit(Submit),
     /// A client cancels a job.
@@ -48,17 +48,17 @@ pub enum Input {
     /// of the inventory that lists them.
     UnknownAttempts(SessionId, Vec<Token>),
     /// The archive does not know these attempts as those of the worker of this session. Sent before the report that names them.
-    UnassignedAttempts(SessionId, Vec<Token>),
+    AttemptsNotOwned(SessionId, Vec<Token>),
     /// Frames were received on these sessions, the last one at this time. Sent before a Tick, about the sessions that
     /// [`Scheduler::sessions_to_check`](crate::Scheduler::sessions_to_check) names.
-    Heard(Vec<(SessionId, Uptime)>),
+    SessionsActive(Vec<(SessionId, Uptime)>),
     /// These attempts were to be enqueued on this session and could not be sent, because it had closed.
     Unsent(SessionId, Vec<Token>),
     /// An operator changes a worker.
     Operate(Ticket, WorkerId, Operation),
     /// Labels with these names belong to the server from now on: no worker may claim them any more.
     ReserveLabels(Ticket, Vec<String>),
-    /// Somebody pauses schedules, or lets them go on.
+    /// Somebody pauses the server, a group, a definition or a schedule, or lets it go on.
     Pause(PauseRequest),
     /// The revisions of definitions whose secrets the server does not have, in place of those before. They are in no store: the server looks
     /// again after a start, and repeats the list as long as it is not empty.
@@ -81,12 +81,12 @@ pub struct Submit {
     /// Reject the request if no connected worker could run its jobs.
     pub require_worker: bool,
     /// The key that names this request, so that a repetition makes nothing.
-    pub idempotency_key: Option<Key>,
+    pub idempotency_key: Option<IdempotencyKey>,
 }
 
 /// An idempotency key and the result of its lookup in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct IdempotencyKey {
     /// The client's key, prefixed with its scope.
     pub key: Arc<str>,
     /// Hash of the request.

@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 
 use crate::ids::GroupNo;
-use crate::input::{Key, KeyHolder};
+use crate::input::{IdempotencyKey, KeyHolder};
 use crate::step::Rejection;
 
 /// Commits that are remembered: four seconds for a lookup at 4,000 commits a second, the most that a disk
@@ -38,7 +38,7 @@ impl RecentKeys {
     ///
     /// # Errors
     /// The lookup is too old, or the key belongs to another request.
-    pub fn holder(&self, key: &Key) -> Result<Option<KeyHolder>, Rejection> {
+    pub fn holder(&self, key: &IdempotencyKey) -> Result<Option<KeyHolder>, Rejection> {
         let holder = match (self.holders.get(&key.key), key.found) {
             (Some(holder), _) => *holder,
             (None, Some(holder)) => holder,
@@ -81,8 +81,8 @@ mod tests {
 
     use super::*;
 
-    fn key(read_at: u64, digest: u128) -> Key {
-        Key { key: "api:a".into(), digest, found: None, read_at: GroupNo(read_at) }
+    fn key(read_at: u64, digest: u128) -> IdempotencyKey {
+        IdempotencyKey { key: "api:a".into(), digest, found: None, read_at: GroupNo(read_at) }
     }
 
     const HOLDER: KeyHolder = KeyHolder { job: JobId(1), count: 1, digest: 7 };
@@ -102,7 +102,7 @@ mod tests {
         keys.remember(GroupNo(11), "api:a".into(), HOLDER);
         keys.begin(GroupNo(11 + GROUPS_REMEMBERED));
         assert_eq!(keys.holder(&key(10, 7)), Err(Rejection::KeyReadingTooOld));
-        let found = Key { found: Some(HOLDER), ..key(10, 7) };
+        let found = IdempotencyKey { found: Some(HOLDER), ..key(10, 7) };
         assert_eq!(keys.holder(&found), Ok(Some(HOLDER)));
     }
 }

@@ -249,7 +249,7 @@ impl Scheduler {
                 let lane = placement::lane_of(self, &job);
                 job.live_state = LiveState::Queued(lane);
                 self.ready.push(lane, job.queue_key(self.config.priority_ageing, id));
-                gate::queued(self, lane, id);
+                gate::enter_queue(self, lane, id);
                 if handlers::run_on::is_orphan(self, &job) {
                     self.parents.orphan(id);
                 }

@@ -15,8 +15,8 @@ use crate::explain::pending;
 pub use crate::fleet::facts::{Suspicion, WorkerFacts, WorkerState};
 pub use crate::fleet::table::WorkerTable;
 use crate::ids::NeedId;
-use crate::limits::gate;
 use crate::limits::keys::KeySetNo;
+use crate::limits::pending_reason;
 use crate::pauses::Pauses;
 use crate::placement::narrowing::Narrowing;
 use crate::queue::LaneKey;
@@ -122,9 +122,9 @@ impl Scheduler {
                 why()
             };
             let rest = counts.jobs - counts.limited - counts.rate_limited;
-            let under = |reason| gate::under_limit(self, reason, worker_reason);
+            let under = |reason| pending_reason::under_limit(self, reason, worker_reason);
             let reasons = [
-                (rest, gate::without_keys(self, definition, worker_reason)),
+                (rest, pending_reason::without_keys(self, definition, worker_reason)),
                 (counts.rate_limited, under(PendingReason::RateLimited)),
                 (counts.limited, under(PendingReason::Limited)),
             ];

@@ -14,7 +14,7 @@ use ledger::Ledger;
 use proptest::prelude::*;
 use walk::{Act, Admission, NAMES, act, admission, cases, delayed, kind_with, take, world};
 use world::scheduler::ids::GroupNo;
-use world::scheduler::input::{Input, Key};
+use world::scheduler::input::{IdempotencyKey, Input};
 use world::scheduler::new_jobs::NewJob;
 use world::scheduler::{Config, PriorityAgeing};
 use world::{World, definition};
@@ -51,7 +51,7 @@ fn walk(world: &mut World, step: Walk, admission: &Admission) {
             let member = |(number, delay)| NewJob { revision: revision(number), ..delayed(world, delay) };
             let jobs = definitions.into_iter().map(member).collect();
             // The archive knows nothing of it: whatever was keyed must be remembered.
-            let key = key.map(|(key, digest)| Key {
+            let key = key.map(|(key, digest)| IdempotencyKey {
                 key: format!("k{key}").into(),
                 digest: u128::from(digest),
                 found: None,

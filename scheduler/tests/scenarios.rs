@@ -36,7 +36,7 @@ use world::scheduler::batches::BatchOptions;
 use world::scheduler::definition::{Expect, OnLost, RetryOn, WaitLimits};
 use world::scheduler::explain::{Obstacle, PlacementVerdict};
 use world::scheduler::ids::{GroupNo, JoinTokenId};
-use world::scheduler::input::{CancelScope, Input, JobUpdate, JoinPermit, Key, Operation};
+use world::scheduler::input::{CancelScope, IdempotencyKey, Input, JobUpdate, JoinPermit, Operation};
 use world::scheduler::new_jobs::StartTime;
 use world::scheduler::placement::exclusion::Excluded;
 use world::scheduler::step::PendingReason;
@@ -213,7 +213,7 @@ fn happen(world: &mut World, words: &[&str]) {
         ["clock", "behind", time] => world.now.utc = world.now.utc - seconds(time),
         ["submit", name, ..] => {
             let new = unique_words::new_job(world, words);
-            let key = option("key").map(|key| Key {
+            let key = option("key").map(|key| IdempotencyKey {
                 key: key.into(),
                 digest: u128::from(number("digest", 1)),
                 found: None,

@@ -58,7 +58,7 @@ impl Server {
         let catalogue = Arc::new(Catalogue::new(definitions));
         let parts = Parts { config, archive, logs, records, catalogue, registries, mail, shutdown };
         let traces = Traces::of_process(handles.cluster);
-        let acceptor = parts.worker_acceptor(handles.gate, handles.overrides, traces.as_ref());
+        let acceptor = parts.worker_acceptor(handles.session_inbox, handles.overrides, traces.as_ref());
         let (event_feed, trace_export) = match traces {
             Some(traces) => {
                 let (archive, metrics) = (parts.archive.clone(), handles.metrics.clone());
@@ -96,7 +96,8 @@ impl Server {
             body_bytes_max: http::BODY_BYTES_MAX,
             shutdown: parts.shutdown.clone(),
         };
-        let maintenance = parts.start_maintenance(handles.retention_by, handles.remover, retention_time);
+        let maintenance =
+            parts.start_maintenance(handles.last_retention_time, handles.remover, retention_time);
         let Parts { config, records, shutdown, .. } = parts;
         let needs_token = config.requires_tokens || config.api_token.is_some();
         let first_token_file = (needs_token && !has_api_token).then(|| first_token::file(&config.data_dir));
@@ -166,10 +167,10 @@ impl OpenData {
         if refusal.is_none() && !loaded.definitions.is_empty() {
             reload::accepted::keep(&config.data_dir, &config.jobs_file, &loaded.text);
         }
-        let is_same_boot = logs::boot::is_same(&directory.logs());
+        let is_same_boot = logs::boot::is_same_as_last_time(&directory.logs());
         let logs = Logs::open(&directory.logs(), logs::Limits { is_same_boot, ..logs::Limits::default() })?;
         if !is_same_boot {
-            logs::boot::remember(&directory.logs());
+            logs::boot::record_boot_id(&directory.logs());
         }
         Ok(Self { store, archive: Arc::new(archive), logs })
     }
@@ -236,13 +237,13 @@ struct Parts {
 impl Parts {
     fn worker_acceptor(
         &self,
-        gate: SessionInbox,
+        session_inbox: SessionInbox,
         overrides: Arc<OverridesCache>,
         traces: Option<&Traces>,
     ) -> WorkerAcceptor {
         let config = &self.config;
         let (archive, logs) = (self.archive.clone(), self.logs.clone());
-        WorkerAcceptor::new(gate, overrides, archive, logs, config.intervals, self.shutdown.clone())
+        WorkerAcceptor::new(session_inbox, overrides, archive, logs, config.intervals, self.shutdown.clone())
             .with_worker_labels(config.worker_labels.clone())
             .with_secrets(config.secrets.clone())
             .with_registries(self.registries.clone())

@@ -8,7 +8,7 @@ use scheduler::dependencies::{Dependency, Predecessor, PredecessorId, RequiredEn
 use scheduler::details::JobDetails;
 use scheduler::ids::Ticket;
 use scheduler::input::{
-    BackfillRequest, CancelRequest, CancelScope, Input, Key, PauseRequest, ReleaseRequest, Submit,
+    BackfillRequest, CancelRequest, CancelScope, IdempotencyKey, Input, PauseRequest, ReleaseRequest, Submit,
 };
 use scheduler::new_jobs::{NewJob, StartTime};
 use scheduler::origin::Origin;
@@ -143,7 +143,7 @@ impl World {
             ..BatchOptions::default()
         };
         let disk = &self.server.disk;
-        let key = self.requests[number as usize].key.clone().map(|key| Key {
+        let key = self.requests[number as usize].key.clone().map(|key| IdempotencyKey {
             found: disk.keys.get(&key).copied(),
             read_at: disk.group,
             digest: order.digest,

@@ -215,8 +215,8 @@ impl World {
             self.oracle.lost_sight(token);
         }
         // A survey that looks before a command's container is there cannot know that it will be.
-        let under_way = machine.engine.clis.iter().filter(|cli| cli.stage != CliStage::Attached);
-        for token in under_way.map(|cli| cli.token).collect::<Vec<_>>() {
+        let in_flight = machine.engine.clis.iter().filter(|cli| cli.stage != CliStage::Attached);
+        for token in in_flight.map(|cli| cli.token).collect::<Vec<_>>() {
             self.oracle.lost_sight(token);
             self.oracle.container_removed(self.now, token);
         }
@@ -252,7 +252,7 @@ impl World {
         if let Some(process) = &mut self.server.process {
             process.define(&definitions);
         }
-        self.hand_in(Input::Define(definitions));
+        self.hand_in(Input::ReplaceDefinitions(definitions));
     }
 
     /// Faults are over. The server, at least one machine and the way between them are well; machines may be gone for good.

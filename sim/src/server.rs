@@ -76,7 +76,7 @@ pub(crate) struct Process {
     epoch: Epoch,
     open: Group,
     open_effects: Vec<Effect>,
-    under_way: Option<UnderWay>,
+    in_flight: Option<InFlight>,
     next_group: GroupNo,
     pub(crate) inbox: VecDeque<Input>,
     /// Open sessions, in the order of their numbers.
@@ -90,7 +90,7 @@ pub(crate) struct Process {
 }
 
 #[derive(Debug)]
-struct UnderWay {
+struct InFlight {
     group: Option<Group>,
     effects: Vec<Effect>,
     began: Moment,
@@ -119,14 +119,14 @@ impl Server {
 
     /// Since when the server can be heard and answer without a break: not while a commit takes long.
     fn attentive_since(&self, now: Moment) -> Moment {
-        let under_way = self.process.as_ref().and_then(|process| process.under_way.as_ref());
-        let is_stalled = under_way.is_some_and(|it| now.since(it.began) > UNANSWERED_MAX);
+        let in_flight = self.process.as_ref().and_then(|process| process.in_flight.as_ref());
+        let is_stalled = in_flight.is_some_and(|it| now.since(it.began) > UNANSWERED_MAX);
         if is_stalled { now } else { self.attentive_since }
     }
 
     /// Records a decision at `now`. Returns the time since which the server renewed only the leases of workers that it heard.
     fn record_decision(&mut self, now: Moment) -> Moment {
-        let commit = self.process.as_ref().and_then(|process| process.under_way.as_ref());
+        let commit = self.process.as_ref().and_then(|process| process.in_flight.as_ref());
         let is_slow = commit.is_some_and(|it| now.since(it.began) > UNDISTURBED_MAX);
         if is_slow || now.since(self.decided_at) > UNDISTURBED_MAX {
             self.disturbed_at = now;

@@ -60,7 +60,7 @@ impl Model {
             held: VecDeque::new(),
             reports: Vec::new(),
         };
-        model.step(Input::Define(definitions.into_iter().map(Arc::new).collect()))?;
+        model.step(Input::ReplaceDefinitions(definitions.into_iter().map(Arc::new).collect()))?;
         Ok(model)
     }
 

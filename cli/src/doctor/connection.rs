@@ -254,14 +254,14 @@ const DISK_IS_LOW: u64 = 128 << 20;
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use server::doctor::FindingVerdict;
+    use server::doctor::CheckStatus;
 
     use super::*;
 
     #[test]
     fn the_older_side_is_to_be_upgraded() {
-        assert_eq!(judge_version(Some(OURS)).verdict, FindingVerdict::Ok);
-        assert_eq!(judge_version(None).verdict, FindingVerdict::Fail);
+        assert_eq!(judge_version(Some(OURS)).verdict, CheckStatus::Ok);
+        assert_eq!(judge_version(None).verdict, CheckStatus::Fail);
         let next = |theirs: &str| judge_version(Some(theirs)).next;
         assert_eq!(next("999.0.0"), "upgrade this program");
         assert_eq!(next("0.0.1"), "upgrade the server first, then everything else");
@@ -281,7 +281,7 @@ mod tests {
             format!("anna cannot use docker: {why}"),
             "anna has 4.0 KiB of free disk for output and records of jobs".to_owned(),
         ];
-        assert_eq!(texts, expected.each_ref().map(|it| (FindingVerdict::Warn, it.as_str())));
+        assert_eq!(texts, expected.each_ref().map(|it| (CheckStatus::Warn, it.as_str())));
         assert_eq!(worker(&json!({"name": "anna", "disk_free_bytes": DISK_IS_LOW}), None), []);
     }
 
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_clock_is_ahead_or_behind() {
-        assert_eq!(judge_skew(-3).verdict, FindingVerdict::Ok);
+        assert_eq!(judge_skew(-3).verdict, CheckStatus::Ok);
         assert_eq!(judge_skew(5).text, "the server's clock is 5 s ahead of this machine's");
         assert_eq!(judge_skew(-5).text, "the server's clock is 5 s behind this machine's");
     }

@@ -67,7 +67,7 @@ fn assess(info: &Value) -> Finding {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use server::doctor::FindingVerdict;
+    use server::doctor::CheckStatus;
 
     use super::*;
 
@@ -79,21 +79,21 @@ mod tests {
         let mut bad = good;
         (bad["PidsLimit"], bad["MemoryLimit"]) = (false.into(), false.into());
         let finding = assess(&bad);
-        assert_eq!(finding.verdict, FindingVerdict::Warn);
+        assert_eq!(finding.verdict, CheckStatus::Warn);
         assert!(finding.text.ends_with("it cannot limit pids, memory"), "{}", finding.text);
     }
 
     #[tokio::test]
     async fn the_given_program_is_asked() {
         let finding = check(Path::new("/nonexistent/podman")).await;
-        assert_eq!(finding.verdict, FindingVerdict::Warn);
+        assert_eq!(finding.verdict, CheckStatus::Warn);
         assert!(finding.text.starts_with("cannot run /nonexistent/podman: "), "{}", finding.text);
     }
 
     #[test]
     fn a_command_without_an_engine_is_told() {
         let finding = assess(&json!({ "ServerErrors": ["Cannot connect to the Docker daemon"] }));
-        assert_eq!(finding.verdict, FindingVerdict::Warn);
+        assert_eq!(finding.verdict, CheckStatus::Warn);
         assert!(finding.text.contains("Cannot connect"), "{}", finding.text);
     }
 }

@@ -124,7 +124,7 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 
 #[cfg(test)]
 mod tests {
-    use server::doctor::FindingVerdict;
+    use server::doctor::CheckStatus;
 
     use super::*;
 
@@ -134,13 +134,13 @@ mod tests {
             unknown_membership(IdentityError::Io { path: "/var/lib/w/membership".into(), cause: kind.into() })
         };
         let denied = io(ErrorKind::PermissionDenied);
-        assert_eq!(denied.verdict, FindingVerdict::Warn);
+        assert_eq!(denied.verdict, CheckStatus::Warn);
         assert!(
             denied.text.starts_with("cannot read /var/lib/w/membership: permission denied"),
             "{denied:?}"
         );
         assert!(denied.next.contains("the worker's user"), "{denied:?}");
-        assert_eq!(io(ErrorKind::NotADirectory).verdict, FindingVerdict::Fail);
+        assert_eq!(io(ErrorKind::NotADirectory).verdict, CheckStatus::Fail);
         let damaged =
             unknown_membership(IdentityError::Damaged { path: "/w/membership".into(), what: "empty" });
         assert!(damaged.text.starts_with("/w/membership is damaged (empty)"), "{damaged:?}");

@@ -105,17 +105,17 @@ const NAMES_MAX: usize = 10;
 
 #[cfg(test)]
 mod tests {
-    use server::doctor::FindingVerdict;
+    use server::doctor::CheckStatus;
 
     use super::*;
 
     #[test]
     fn an_older_program_does_not_take_over() {
         let verdict = |theirs: &str| judge_version(theirs).verdict;
-        assert_eq!(verdict(OURS), FindingVerdict::Ok);
-        assert_eq!(verdict("0.0.9"), FindingVerdict::Ok);
-        assert_eq!(verdict("0.10.0"), FindingVerdict::Fail, "numbers are compared, not texts");
-        assert_eq!(verdict("banana"), FindingVerdict::Warn);
+        assert_eq!(verdict(OURS), CheckStatus::Ok);
+        assert_eq!(verdict("0.0.9"), CheckStatus::Ok);
+        assert_eq!(verdict("0.10.0"), CheckStatus::Fail, "numbers are compared, not texts");
+        assert_eq!(verdict("banana"), CheckStatus::Warn);
     }
 
     #[test]
@@ -129,10 +129,10 @@ mod tests {
         let worst = |workers: &[Worker], format: u16| {
             judge_workers(workers, format).iter().map(|finding| finding.verdict).max().unwrap()
         };
-        assert_eq!(worst(&[worker(OURS)], protocol::WIRE_FORMAT), FindingVerdict::Ok);
-        assert_eq!(worst(&[worker("0.0.9")], protocol::WIRE_FORMAT), FindingVerdict::Warn);
-        assert_eq!(worst(&[worker(OURS)], protocol::WIRE_FORMAT - 1), FindingVerdict::Warn);
-        assert_eq!(worst(&[worker(OURS)], 0), FindingVerdict::Warn);
-        assert_eq!(worst(&[], 0), FindingVerdict::Ok);
+        assert_eq!(worst(&[worker(OURS)], protocol::WIRE_FORMAT), CheckStatus::Ok);
+        assert_eq!(worst(&[worker("0.0.9")], protocol::WIRE_FORMAT), CheckStatus::Warn);
+        assert_eq!(worst(&[worker(OURS)], protocol::WIRE_FORMAT - 1), CheckStatus::Warn);
+        assert_eq!(worst(&[worker(OURS)], 0), CheckStatus::Warn);
+        assert_eq!(worst(&[], 0), CheckStatus::Ok);
     }
 }

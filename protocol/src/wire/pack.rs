@@ -189,7 +189,7 @@ impl<'a> Packer<'a> {
     }
 }
 
-/// How many frames so many short entries need; at least one, for there is something to be said even about none.
+/// Number of frames for so many short entries; at least one, because an empty list is sent, too.
 fn parts(entries: usize) -> usize {
     entries.div_ceil(ENTRIES_MAX).max(1)
 }

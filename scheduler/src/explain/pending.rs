@@ -12,7 +12,7 @@ use crate::fleet::classes::Need;
 use crate::fleet::groups::{GroupCount, Intake, RuntimeState, WorkerGroup};
 use crate::ids::{DefinitionNo, NeedId};
 use crate::job::LiveState;
-use crate::limits::gate;
+use crate::limits::pending_reason;
 use crate::queue::LaneKey;
 use crate::state::State;
 use crate::step::PendingReason;
@@ -49,7 +49,7 @@ fn why_queued(scheduler: &Scheduler, lane: LaneKey, worker_reason: PendingReason
     let by_limits = if worker_reason < PendingReason::ServerFull {
         None
     } else {
-        gate::why_limited(scheduler, lane, worker_reason)
+        pending_reason::of_lane(scheduler, lane, worker_reason)
     };
     by_limits.unwrap_or(worker_reason)
 }

@@ -115,7 +115,7 @@ pub(crate) fn leave_queue(scheduler: &mut Scheduler, id: JobId) {
         LiveState::Queued(lane) => {
             let key = job.queue_key(scheduler.config.priority_ageing, id);
             scheduler.ready.remove(lane, key);
-            gate::unqueued(scheduler, lane, id);
+            gate::leave_queue(scheduler, lane, id);
         }
         LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {}
     }
@@ -139,7 +139,7 @@ pub(crate) fn queue(scheduler: &mut Scheduler, id: JobId) {
         scheduler.ready.push(lane, key);
         // One that only changes its lane is counted already.
         if !was_queued {
-            gate::queued(scheduler, lane, id);
+            gate::enter_queue(scheduler, lane, id);
         }
     }
 }
@@ -346,7 +346,7 @@ fn take_attempt(scheduler: &mut Scheduler, id: JobId) -> Option<Attempt> {
     if let Some(awaited) = attempt.awaited_report() {
         scheduler.timers.clear_uptime(awaited.due_at, UptimeTimer::AwaitedReport(id, attempt.fence));
     }
-    gate::ended(scheduler, id);
+    gate::release_permits(scheduler, id);
     Some(*attempt)
 }
 
@@ -368,7 +368,7 @@ fn end(scheduler: &mut Scheduler, now: Now, ended: Ended, last: AttemptNo) {
     }
     if let Some(job) = scheduler.jobs.remove(&id) {
         let key_set = placement::key_set_of(scheduler, &job);
-        gate::forget(scheduler, (job.definition, key_set), now);
+        gate::forget_job(scheduler, (job.definition, key_set), now);
         scheduler.definitions.drop_reference(job.definition);
     }
     if let Some(next) = scheduler.schedules.remove_job(id) {

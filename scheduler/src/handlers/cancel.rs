@@ -94,7 +94,7 @@ pub(crate) fn stop(
     attempt.stopping = Some(cause);
     let (token, holder) = (attempt.token(id), attempt.worker);
     if cause == StopCause::Cancel {
-        gate::cancelled(scheduler, id);
+        gate::leave_competition(scheduler, id);
     }
     scheduler.change(Change::Stopping { token, cause, at: now.utc, by });
     if let Some(session) = scheduler.ready_session(holder) {

@@ -24,7 +24,7 @@ pub(crate) fn define(scheduler: &mut Scheduler, now: Now, definitions: Vec<Arc<D
     pause::apply(scheduler);
     reload::apply(scheduler, now);
     let changed = scheduler.limits.define(now.up, current.iter().map(Arc::as_ref));
-    changed.into_iter().for_each(|limit| gate::changed(scheduler, limit, now));
+    changed.into_iter().for_each(|limit| gate::recheck_limit(scheduler, limit, now));
     scheduler.hook_targets.define(&current);
     reschedule::reschedule(scheduler, now, &current);
     // At a start their rules are known only now.

@@ -90,7 +90,7 @@ mod tests {
     fn scheduler() -> Scheduler {
         let mut scheduler =
             Scheduler::new(Config { slice: 5_000, ..Config::for_tests() }, Counters::default());
-        scheduler.step(NOW, Input::Define(vec![Definition::for_tests(1)]));
+        scheduler.step(NOW, Input::ReplaceDefinitions(vec![Definition::for_tests(1)]));
         scheduler
     }
 

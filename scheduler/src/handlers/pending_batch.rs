@@ -99,7 +99,7 @@ fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
     scheduler.pending_batches.completed(&pending);
     for (lane, keys) in lanes {
         for key in keys.iter().filter(|_| lane.is_limited()) {
-            gate::queued(scheduler, lane, key.job());
+            gate::enter_queue(scheduler, lane, key.job());
         }
         scheduler.ready.push_run(lane, keys);
     }

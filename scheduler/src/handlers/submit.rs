@@ -179,7 +179,7 @@ pub(crate) fn begin_wait(scheduler: &mut Scheduler, id: JobId, wait: InitialWait
         InitialWait::Until(at) => scheduler.timers.set_wall(at, WallTimer::Due(id)),
         InitialWait::In(lane, key) => {
             scheduler.ready.push(lane, key);
-            gate::queued(scheduler, lane, id);
+            gate::enter_queue(scheduler, lane, id);
         }
         InitialWait::Members => run_on::begin(scheduler, id),
         InitialWait::Others => {}

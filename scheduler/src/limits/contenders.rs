@@ -9,7 +9,7 @@ use core::ops::Range;
 
 use protocol::JobId;
 
-use super::{LimitNo, Limits, Needs};
+use super::{LimitNo, Limits, RequiredLimits};
 
 /// The jobs that compete for the permits of one limit, beside the holders.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Contenders {
 
 impl Limits {
     /// A job is queued. `cancels_oldest` is the rule of its definition.
-    pub(crate) fn queued(&mut self, job: JobId, needs: Needs, cancels_oldest: bool) {
+    pub(crate) fn queued(&mut self, job: JobId, needs: RequiredLimits, cancels_oldest: bool) {
         let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) else { return };
         limit.contenders.queued += 1;
         if cancels_oldest {
@@ -41,7 +41,7 @@ impl Limits {
     }
 
     /// A queued job leaves the queue without a start.
-    pub(crate) fn unqueued(&mut self, job: JobId, needs: Needs) {
+    pub(crate) fn unqueued(&mut self, job: JobId, needs: RequiredLimits) {
         self.uncount_queued(needs);
         if let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) {
             limit.contenders.remove(job);
@@ -49,14 +49,14 @@ impl Limits {
     }
 
     /// A job is not queued any more.
-    pub(super) fn uncount_queued(&mut self, needs: Needs) {
+    pub(super) fn uncount_queued(&mut self, needs: RequiredLimits) {
         if let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) {
             limit.contenders.queued = limit.contenders.queued.saturating_sub(1);
         }
     }
 
     /// The attempt of a holder is being cancelled.
-    pub(crate) fn leaves(&mut self, job: JobId, needs: Needs) {
+    pub(crate) fn leaves(&mut self, job: JobId, needs: RequiredLimits) {
         let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) else { return };
         if limit.holders.contains(&job) {
             limit.contenders.oldest.remove(&job);

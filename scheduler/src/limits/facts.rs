@@ -29,7 +29,7 @@ pub struct LimitFacts {
 
 /// The limits of all jobs, for the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LimitsFacts {
+pub struct LimitsReport {
     /// Jobs that may hold a worker at once, if that is limited.
     pub running_max: Option<usize>,
     /// Jobs that hold a worker.

@@ -11,31 +11,30 @@ use alloc::vec::Vec;
 use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
-use crate::definition::Definition;
 use crate::fleet::Worker;
 use crate::ids::DefinitionNo;
 use crate::limits::keys::KeySetNo;
-use crate::limits::{LimitNo, Needs};
+use crate::limits::{LimitNo, RequiredLimits};
 use crate::placement::{self, choice};
 use crate::queue::{First, LaneKey, PriorityAgeing, QueueKey, ReadyQueue};
 use crate::reservation::Reservation;
-use crate::step::{Change, PendingReason};
+use crate::step::Change;
 
 /// The answer about the next lane.
-pub(crate) enum Next {
+pub(crate) enum NextLane {
     /// Nothing can be placed now.
     Nothing,
     /// This lane is next; it takes free slots only, or also room in a backlog.
     Lane { lane: LaneKey, job: JobId, free_only: bool },
 }
 
-/// The next lane to place a job of. Lanes that are parked on the way are counted off `looks`; if it is used up, the rest is left to the next
+/// The next lane to place a job of. Lanes that are parked on the way are counted off `lane_budget`; if it is used up, the rest is left to the next
 /// step.
-pub(crate) fn next(scheduler: &mut Scheduler, now: Now, looks: &mut usize) -> Next {
+pub(crate) fn next_lane(scheduler: &mut Scheduler, now: Now, lane_budget: &mut usize) -> NextLane {
     let running_max = scheduler.config.server_limits.running_max;
     let has_room_aside = scheduler.fleet.set_aside_with_room().next().is_some();
     if is_server_full(scheduler) || !(scheduler.fleet.has_room() || has_room_aside) {
-        return Next::Nothing;
+        return NextLane::Nothing;
     }
     let Scheduler { ready, fleet, .. } = scheduler;
     ready.wake_next_for_room(|parked_for, position| choice::has_room(fleet, parked_for, position));
@@ -45,16 +44,16 @@ pub(crate) fn next(scheduler: &mut Scheduler, now: Now, looks: &mut usize) -> Ne
     // Without this check each step would look at all lanes while a worker keeps its only free slot for a waiting job.
     let may_have_slot_aside = |first: First| scheduler.fleet.may_have_slot_aside(first.position);
     if scheduler.fleet.has_free_slot() || scheduler.ready.next().is_some_and(may_have_slot_aside) {
-        return next_of_all(scheduler, now, running_max.is_some(), looks);
+        return next_lane_of_all(scheduler, now, running_max.is_some(), lane_budget);
     }
     if running_max.is_some() {
-        return Next::Nothing;
+        return NextLane::Nothing;
     }
-    let Some((position, lane)) = scheduler.ready.first_unlimited() else { return Next::Nothing };
+    let Some((position, lane)) = scheduler.ready.first_unlimited() else { return NextLane::Nothing };
     let is_behind_limited = is_behind_limited(scheduler, now, position);
     match scheduler.ready.head(lane) {
-        Some(head) if !is_behind_limited => Next::Lane { lane, job: head.job(), free_only: false },
-        _ => Next::Nothing,
+        Some(head) if !is_behind_limited => NextLane::Lane { lane, job: head.job(), free_only: false },
+        _ => NextLane::Nothing,
     }
 }
 
@@ -64,28 +63,33 @@ pub(crate) fn is_server_full(scheduler: &Scheduler) -> bool {
 }
 
 /// The next of all lanes. A lane that gives its position to the others of its definition must have room in its limits.
-fn next_of_all(scheduler: &mut Scheduler, now: Now, free_only: bool, looks: &mut usize) -> Next {
+fn next_lane_of_all(
+    scheduler: &mut Scheduler,
+    now: Now,
+    free_only: bool,
+    lane_budget: &mut usize,
+) -> NextLane {
     while let Some(First { holder, lane, .. }) = scheduler.ready.next() {
-        if *looks == 0 {
+        if *lane_budget == 0 {
             scheduler.has_more_to_place = true;
-            return Next::Nothing;
+            return NextLane::Nothing;
         }
         if holder != lane
             && let Some(limit) = blocking(scheduler, holder, now)
         {
             park_under(scheduler, holder, limit, now);
-            *looks -= 1;
+            *lane_budget -= 1;
             wake(scheduler, now);
             continue;
         }
         if wake_earlier_turn(scheduler, lane, now) {
-            *looks -= 1;
+            *lane_budget -= 1;
             continue;
         }
         let Some(head) = scheduler.ready.head(lane) else { break };
-        return Next::Lane { lane, job: head.job(), free_only: free_only || lane.is_limited() };
+        return NextLane::Lane { lane, job: head.job(), free_only: free_only || lane.is_limited() };
     }
-    Next::Nothing
+    NextLane::Nothing
 }
 
 /// Parked lanes are woken in the order of their aged first jobs, but lanes of the same priority take turns whatever their age. So one that is
@@ -190,62 +194,8 @@ pub(crate) fn blocking(scheduler: &Scheduler, lane: LaneKey, now: Now) -> Option
     needs.all().find(|limit| !scheduler.limits.has_room(*limit, now.up))
 }
 
-pub(crate) fn needs(scheduler: &Scheduler, lane: LaneKey) -> Needs {
+pub(crate) fn needs(scheduler: &Scheduler, lane: LaneKey) -> RequiredLimits {
     scheduler.limits.needs(lane.definition(), lane.key_set())
-}
-
-/// The reason why the jobs of a lane wait, if it is a limit, or a worker's backlog that they may not have.
-pub(crate) fn why_limited(
-    scheduler: &Scheduler,
-    lane: LaneKey,
-    worker_reason: PendingReason,
-) -> Option<PendingReason> {
-    let limits = &scheduler.limits;
-    let running_max = scheduler.config.server_limits.running_max;
-    if is_server_full(scheduler) {
-        return Some(PendingReason::ServerFull);
-    }
-    let now = scheduler.stepped_at.unwrap_or_default();
-    let needs = needs(scheduler, lane);
-    if needs.permits().any(|limit| !limits.has_room(limit, now)) {
-        return Some(PendingReason::Limited);
-    }
-    if needs.token.is_some_and(|limit| !limits.has_room(limit, now)) {
-        return Some(PendingReason::RateLimited);
-    }
-    let free_only = lane.is_limited() || running_max.is_some();
-    let lacks_slot = free_only && !scheduler.fleet.has_free_slot();
-    (lacks_slot && worker_reason == PendingReason::Soon).then_some(PendingReason::Busy)
-}
-
-/// The reason for jobs whose limits have room, as far as is known without a look at each key.
-pub(crate) fn without_keys(
-    scheduler: &Scheduler,
-    definition: &Definition,
-    worker_reason: PendingReason,
-) -> PendingReason {
-    let running_max = scheduler.config.server_limits.running_max;
-    if worker_reason < PendingReason::ServerFull {
-        worker_reason
-    } else if is_server_full(scheduler) {
-        PendingReason::ServerFull
-    } else if (definition.takes_free_slots_only() || running_max.is_some())
-        && !scheduler.fleet.has_free_slot()
-        && worker_reason == PendingReason::Soon
-    {
-        PendingReason::Busy
-    } else {
-        worker_reason
-    }
-}
-
-/// The reason for jobs whose lanes are parked under a limit. `by_limit` is the reason that the limit itself gives.
-pub(crate) fn under_limit(
-    scheduler: &Scheduler,
-    by_limit: PendingReason,
-    worker_reason: PendingReason,
-) -> PendingReason {
-    worker_reason.min(if is_server_full(scheduler) { PendingReason::ServerFull } else { by_limit })
 }
 
 /// Parks a lane under a limit. If that is a rate, a timer wakes it. It leaves the slot that it was woken for to the next lane.
@@ -286,8 +236,8 @@ pub(crate) fn park_for_workers(scheduler: &mut Scheduler, lane: LaneKey, lacks_s
     recheck_limits_of(scheduler, lane);
 }
 
-/// A job of this lane has been assigned to a free slot or a backlog.
-pub(crate) fn started(scheduler: &mut Scheduler, lane: LaneKey, job: JobId, now: Now) {
+/// Takes the permits of a job that was assigned to a free slot or a backlog, and lets the next lanes of its limits go on.
+pub(crate) fn take_permits(scheduler: &mut Scheduler, lane: LaneKey, job: JobId, now: Now) {
     scheduler.limits.held += 1;
     if !lane.is_limited() {
         return;
@@ -299,8 +249,8 @@ pub(crate) fn started(scheduler: &mut Scheduler, lane: LaneKey, job: JobId, now:
     recheck_next_lanes(scheduler, lane);
 }
 
-/// A job has been added to a lane: it competes for the permits of its limit.
-pub(crate) fn queued(scheduler: &mut Scheduler, lane: LaneKey, job: JobId) {
+/// Lets a job that was added to a lane compete for the permits of its limit.
+pub(crate) fn enter_queue(scheduler: &mut Scheduler, lane: LaneKey, job: JobId) {
     if lane.is_limited() {
         let needs = needs(scheduler, lane);
         let cancels_oldest = cancels_oldest(scheduler, lane.definition());
@@ -314,15 +264,15 @@ pub(crate) fn cancels_oldest(scheduler: &Scheduler, number: DefinitionNo) -> boo
     rule.is_some_and(|rule| rule.on_full.cancels_oldest())
 }
 
-/// The attempt of a job is being cancelled.
-pub(crate) fn cancelled(scheduler: &mut Scheduler, id: JobId) {
+/// Ends the competition of a job for permits, because its attempt is being cancelled.
+pub(crate) fn leave_competition(scheduler: &mut Scheduler, id: JobId) {
     let Some(job) = scheduler.jobs.get(&id) else { return };
     let needs = scheduler.limits.needs(job.definition, placement::key_set_of(scheduler, job));
     scheduler.limits.leaves(id, needs);
 }
 
-/// A job leaves the queue without a start: it does not compete any more.
-pub(crate) fn unqueued(scheduler: &mut Scheduler, lane: LaneKey, job: JobId) {
+/// Ends the competition of a job for permits, because it leaves the queue without a start.
+pub(crate) fn leave_queue(scheduler: &mut Scheduler, lane: LaneKey, job: JobId) {
     let needs = needs(scheduler, lane);
     scheduler.limits.unqueued(job, needs);
     recheck_after_leaving(scheduler, lane);
@@ -349,8 +299,8 @@ fn recheck_limits_of(scheduler: &mut Scheduler, lane: LaneKey) {
     }
 }
 
-/// The attempt of a job is not current any more. The only place where permits are given back.
-pub(crate) fn ended(scheduler: &mut Scheduler, job: JobId) {
+/// Gives the permits of a job back, because its attempt is not current any more. This is the only place where permits are given back.
+pub(crate) fn release_permits(scheduler: &mut Scheduler, job: JobId) {
     scheduler.limits.held = scheduler.limits.held.saturating_sub(1);
     let Some(needs) = scheduler
         .jobs
@@ -365,8 +315,8 @@ pub(crate) fn ended(scheduler: &mut Scheduler, job: JobId) {
     }
 }
 
-/// A job has ended for good. Its rate is remembered until it has recovered.
-pub(crate) fn forget(scheduler: &mut Scheduler, (number, key_set): (DefinitionNo, KeySetNo), now: Now) {
+/// Counts off a job that has ended for good. Its rate is remembered until it has recovered.
+pub(crate) fn forget_job(scheduler: &mut Scheduler, (number, key_set): (DefinitionNo, KeySetNo), now: Now) {
     if let Some(rate) = scheduler.limits.drop_job(number, key_set) {
         forget_rate(scheduler, rate, now);
     }
@@ -380,8 +330,8 @@ pub(crate) fn fire_rates(scheduler: &mut Scheduler, now: Now) {
     }
 }
 
-/// The value of a limit has changed: its next lane may go on sooner or later than it seemed.
-pub(crate) fn changed(scheduler: &mut Scheduler, limit: LimitNo, now: Now) {
+/// Lets the next lane of a limit be tried again, because the value of the limit has changed.
+pub(crate) fn recheck_limit(scheduler: &mut Scheduler, limit: LimitNo, now: Now) {
     scheduler.ready.recheck_limit(limit);
     forget_rate(scheduler, limit, now);
 }

@@ -67,7 +67,7 @@ impl fmt::Display for LimitId {
 
 /// The limits that the jobs of one lane need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct RequiredLimits {
     /// Permits of jobs at once, of a definition or a group.
     pub permit: Option<LimitNo>,
     /// Permits of jobs at once, of a batch.
@@ -76,7 +76,7 @@ pub struct Needs {
     pub token: Option<LimitNo>,
 }
 
-impl Needs {
+impl RequiredLimits {
     /// All of them.
     pub fn all(self) -> impl Iterator<Item = LimitNo> {
         self.permits().chain(self.token)

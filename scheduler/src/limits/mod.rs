@@ -13,6 +13,7 @@ mod facts;
 pub(crate) mod gate;
 mod id;
 pub mod keys;
+pub(crate) mod pending_reason;
 pub mod rate;
 pub mod rules;
 
@@ -26,8 +27,10 @@ use protocol::{JobId, Now, Uptime};
 use crate::definition::Definition;
 use crate::ids::DefinitionNo;
 use contenders::Contenders;
-pub use facts::{HOLDERS_SHOWN, LIMITS_OF_DEFINITION, LIMITS_SHOWN, LimitFacts, LimitSelection, LimitsFacts};
-pub use id::{LimitId, LimitKind, LimitNo, Needs, RateRow};
+pub use facts::{
+    HOLDERS_SHOWN, LIMITS_OF_DEFINITION, LIMITS_SHOWN, LimitFacts, LimitSelection, LimitsReport,
+};
+pub use id::{LimitId, LimitKind, LimitNo, RateRow, RequiredLimits};
 use keys::{JobKeys, KeySetNo, KeySets};
 use rate::Rate;
 
@@ -62,7 +65,7 @@ struct Limit {
 #[derive(Debug, Default)]
 pub struct Limits {
     key_sets: KeySets,
-    needs: BTreeMap<(DefinitionNo, KeySetNo), (Needs, u64)>,
+    needs: BTreeMap<(DefinitionNo, KeySetNo), (RequiredLimits, u64)>,
     numbers: BTreeMap<LimitId, LimitNo>,
     table: Vec<Option<Limit>>,
     free: BTreeSet<u32>,
@@ -170,7 +173,7 @@ impl Limits {
         }
     }
 
-    fn needs_of(&mut self, definition: &Definition, keys: Option<&JobKeys>) -> Needs {
+    fn needs_of(&mut self, definition: &Definition, keys: Option<&JobKeys>) -> RequiredLimits {
         let rules = &definition.limits;
         let permit = rules.concurrency.as_ref().map(|rule| {
             let kind = if rule.group.is_some() { LimitKind::Group } else { LimitKind::Definition };
@@ -187,7 +190,7 @@ impl Limits {
             let name = it.batch.to_string().into();
             self.intern(LimitId { kind: LimitKind::Batch, name, key: None }, Force::Permits(it.limit))
         });
-        Needs { permit, batch, token }
+        RequiredLimits { permit, batch, token }
     }
 
     /// The number of a limit. `own` is its value if jobs.yaml says nothing about it any more.
@@ -215,9 +218,9 @@ impl Limits {
     }
 
     /// The limits that the jobs of this lane need.
-    pub(crate) fn needs(&self, number: DefinitionNo, key_set: KeySetNo) -> Needs {
+    pub(crate) fn needs(&self, number: DefinitionNo, key_set: KeySetNo) -> RequiredLimits {
         if !key_set.is_limited() {
-            return Needs::default();
+            return RequiredLimits::default();
         }
         self.needs.get(&(number, key_set)).map(|(needs, _)| *needs).unwrap_or_default()
     }
@@ -233,7 +236,7 @@ impl Limits {
     }
 
     /// Takes permits and a token for a job that is assigned. Returns the rate to store.
-    pub(crate) fn start(&mut self, job: JobId, needs: Needs, now: Now) -> Option<RateRow> {
+    pub(crate) fn start(&mut self, job: JobId, needs: RequiredLimits, now: Now) -> Option<RateRow> {
         self.take_permits(job, needs);
         self.uncount_queued(needs);
         let limit = needs.token.and_then(|number| self.limit_mut(number))?;
@@ -243,7 +246,7 @@ impl Limits {
     }
 
     /// Takes the permits of a job that held them before a restart of the server. `cancels_oldest` is the rule of its definition.
-    pub(crate) fn hold(&mut self, job: JobId, needs: Needs, cancels_oldest: bool) {
+    pub(crate) fn hold(&mut self, job: JobId, needs: RequiredLimits, cancels_oldest: bool) {
         self.held += 1;
         self.take_permits(job, needs);
         if cancels_oldest && let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) {
@@ -251,7 +254,7 @@ impl Limits {
         }
     }
 
-    fn take_permits(&mut self, job: JobId, needs: Needs) {
+    fn take_permits(&mut self, job: JobId, needs: RequiredLimits) {
         for number in needs.permits() {
             if let Some(limit) = self.limit_mut(number) {
                 limit.holders.insert(job);
@@ -260,7 +263,11 @@ impl Limits {
     }
 
     /// Gives the permits of a job back. Returns the limits of those that the job held.
-    pub(crate) fn release_permits(&mut self, job: JobId, needs: Needs) -> impl Iterator<Item = LimitNo> {
+    pub(crate) fn release_permits(
+        &mut self,
+        job: JobId,
+        needs: RequiredLimits,
+    ) -> impl Iterator<Item = LimitNo> {
         let mut held = |number| {
             self.limit_mut(number).is_some_and(|limit| {
                 limit.contenders.remove(job);

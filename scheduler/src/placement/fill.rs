@@ -9,7 +9,7 @@ use super::{grant, parked_for};
 use crate::core::Scheduler;
 use crate::handlers::batch;
 use crate::ids::NeedId;
-use crate::limits::gate::{self, Next};
+use crate::limits::gate::{self, NextLane};
 use crate::queue::{LaneKey, ParkedFor};
 
 /// Assignments of one step. The rest follows in the next step, so that no commit holds the room of a whole fleet, or the last slice of a
@@ -57,7 +57,7 @@ fn place_all(scheduler: &mut Scheduler, now: Now, budget: &mut StepQuota) -> boo
     // Lanes that may not be prefetched now, and must not hold up others that find a free slot.
     let mut held_back = Vec::new();
     let mut is_outdated = false;
-    while let Next::Lane { lane, job, free_only } = gate::next(scheduler, now, &mut budget.looks) {
+    while let NextLane::Lane { lane, job, free_only } = gate::next_lane(scheduler, now, &mut budget.looks) {
         if budget.assignments == 0 || budget.looks == 0 {
             scheduler.has_more_to_place = true;
             break;
@@ -146,7 +146,7 @@ mod tests {
             join: Default::default(),
         };
         let inventory = Inventory { runtimes, attempts: Vec::new(), foreign: Vec::new(), last: true };
-        scheduler.step(now, Input::Define(vec![Definition::for_tests(1)]));
+        scheduler.step(now, Input::ReplaceDefinitions(vec![Definition::for_tests(1)]));
         scheduler.step(now, Input::Connected(hello));
         scheduler.step(now, Input::Reported(SessionId(1), Report::Inventory(inventory)));
         let jobs = vec![NewJob { revision: Revision(1), ..NewJob::default() }; 1_200];

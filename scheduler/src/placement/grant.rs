@@ -60,7 +60,7 @@ pub(super) fn grant(scheduler: &mut Scheduler, now: Now, lane: LaneKey, id: JobI
     if !free {
         scheduler.fleet.enter_backlog(to, key);
     }
-    gate::started(scheduler, lane, id, now);
+    gate::take_permits(scheduler, lane, id, now);
     let Some(session) = session else {
         return;
     };

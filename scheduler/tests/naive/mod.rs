@@ -278,7 +278,7 @@ impl Model {
 
     fn happen(&mut self, input: Input) -> Result<(), String> {
         match input {
-            Input::Define(definitions) => {
+            Input::ReplaceDefinitions(definitions) => {
                 self.definitions = definitions;
                 self.expect_anew();
             }
@@ -294,8 +294,8 @@ impl Model {
             }
             Input::Reported(session, report) => self.report(session, report)?,
             Input::UnknownAttempts(session, tokens) => self.announce_unknown(session, tokens),
-            Input::UnassignedAttempts(session, tokens) => self.announce_unassigned(session, tokens),
-            Input::Heard(list) => {
+            Input::AttemptsNotOwned(session, tokens) => self.announce_unassigned(session, tokens),
+            Input::SessionsActive(list) => {
                 for (session, at) in list {
                     if let Some(worker) = self.by_session(session) {
                         worker.hear(at);
@@ -313,7 +313,7 @@ impl Model {
             // The walks have no schedules. No administrator reserves labels on a walk: a unit test does.
             Input::Backfill(_) | Input::ReserveLabels(..) => {}
             Input::Tick => self.tick()?,
-            Input::Learn(_) => return Err("nobody asks for this here".into()),
+            Input::AddDefinition(_) => return Err("nobody asks for this here".into()),
         }
         Ok(())
     }

@@ -36,8 +36,8 @@ use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::ids::{GroupNo, Ticket};
 use scheduler::input::{
-    CancelRequest, CancelScope, Connected, Input, JobUpdate, JoinPermit, Key, Operation, ReleaseRequest,
-    Submit, UpdateRequest,
+    CancelRequest, CancelScope, Connected, IdempotencyKey, Input, JobUpdate, JoinPermit, Operation,
+    ReleaseRequest, Submit, UpdateRequest,
 };
 use scheduler::new_jobs::{NewJob, NewJobs};
 use scheduler::step::{Change, Effect, Step};
@@ -200,7 +200,7 @@ impl World {
             let sessions =
                 self.workers.values().filter(|member| !member.muted).filter_map(|member| member.session);
             let heard = sessions.map(|session| (session, self.now.up)).collect();
-            self.step(Input::Heard(heard));
+            self.step(Input::SessionsActive(heard));
             self.step(Input::Tick);
         }
         self.now = Now { utc: end.utc.max(self.now.utc), up: end.up.max(self.now.up) };
@@ -217,23 +217,30 @@ impl World {
     }
 
     pub fn read_definitions(&mut self) {
-        self.step(Input::Define(self.definitions.values().cloned().collect()));
+        self.step(Input::ReplaceDefinitions(self.definitions.values().cloned().collect()));
     }
 
     /// Reads jobs.yaml again, without this definition; twice, since the reading before is remembered.
     pub fn undefine(&mut self, name: &str) {
         self.definitions.remove(name);
         for _ in 0..2 {
-            self.step(Input::Define(self.definitions.values().cloned().collect()));
+            self.step(Input::ReplaceDefinitions(self.definitions.values().cloned().collect()));
         }
     }
 
-    pub fn submit(&mut self, name: &str, count: usize, new: NewJob, key: Option<Key>, require_worker: bool) {
+    pub fn submit(
+        &mut self,
+        name: &str,
+        count: usize,
+        new: NewJob,
+        key: Option<IdempotencyKey>,
+        require_worker: bool,
+    ) {
         let revision = self.definitions.get(name).map_or(Revision(0), |definition| definition.revision);
         self.submit_all(vec![NewJob { revision, ..new }; count], key, require_worker);
     }
 
-    pub fn submit_all(&mut self, jobs: Vec<NewJob>, key: Option<Key>, require_worker: bool) {
+    pub fn submit_all(&mut self, jobs: Vec<NewJob>, key: Option<IdempotencyKey>, require_worker: bool) {
         let (ticket, count) = (self.ticket(), jobs.len());
         let batch = (count > 1).then(BatchOptions::default);
         self.step(Input::Submit(Submit {
@@ -352,7 +359,7 @@ impl World {
 
     /// Gives the archive's answer about the attempts that the worker is about to list or to report.
     pub fn announce(&mut self, name: &str, tokens: Vec<Token>, unassigned: bool) {
-        let input = if unassigned { Input::UnassignedAttempts } else { Input::UnknownAttempts };
+        let input = if unassigned { Input::AttemptsNotOwned } else { Input::UnknownAttempts };
         if let Some(session) = self.workers.get(name).and_then(|member| member.session) {
             self.step(input(session, tokens));
         }

@@ -29,7 +29,7 @@ impl World {
         let sessions = self.workers.values().filter_map(|member| member.session);
         let heard = sessions.map(|session| (session, self.now.up)).collect();
         self.now = Now { utc: self.now.utc + duration, up: self.now.up + duration };
-        self.step(Input::Heard(heard));
+        self.step(Input::SessionsActive(heard));
         self.step(Input::Tick);
     }
 
@@ -88,7 +88,7 @@ impl World {
         scheduler.begin(GroupNo(self.steps.len() as u64 + 1));
         (self.scheduler, self.stepped) = (scheduler, now.up);
         self.workers.values_mut().for_each(|member| member.session = None);
-        self.step(Input::Define(self.definitions.values().cloned().collect()));
+        self.step(Input::ReplaceDefinitions(self.definitions.values().cloned().collect()));
     }
 }
 

@@ -69,15 +69,14 @@ const OLD: Duration = Duration::from_secs(2 * 24 * 60 * 60);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::FindingVerdict;
+    use crate::doctor::CheckStatus;
     use crate::rfc3339::Time;
 
     #[test]
     fn a_backup_of_two_days_ago_is_a_warning() {
         let data = tempfile::tempdir().unwrap();
-        assert_eq!(examine(data.path()).verdict, FindingVerdict::Ok);
-        for (age, verdict) in [(2 * 24 * 60 - 1, FindingVerdict::Ok), (2 * 24 * 60 + 1, FindingVerdict::Warn)]
-        {
+        assert_eq!(examine(data.path()).verdict, CheckStatus::Ok);
+        for (age, verdict) in [(2 * 24 * 60 - 1, CheckStatus::Ok), (2 * 24 * 60 + 1, CheckStatus::Warn)] {
             let made_at = Time(clock::now().utc - Duration::from_secs(age * 60));
             LastBackup { made_at, bytes: 1, to: "/backup/x".into() }.write(data.path()).unwrap();
             let found = examine(data.path());
@@ -87,13 +86,13 @@ mod tests {
         std::fs::write(data.path().join("longshore.db"), "").unwrap();
         FailedBackup::now("the disk is full", Path::new("/backup/y")).write(data.path()).unwrap();
         let found = examine(data.path());
-        assert_eq!(found.verdict, FindingVerdict::Fail, "{found:?}");
+        assert_eq!(found.verdict, CheckStatus::Fail, "{found:?}");
         for expected in ["to /backup/y: the disk is full", "at /backup/x"] {
             assert!(found.text.contains(expected), "{found:?}");
         }
         std::fs::write(data.path().join("failed-backup.json"), "x").unwrap();
-        assert_eq!(examine(data.path()).verdict, FindingVerdict::Warn);
+        assert_eq!(examine(data.path()).verdict, CheckStatus::Warn);
         std::fs::write(data.path().join("last-backup.json"), "x").unwrap();
-        assert_eq!(examine(data.path()).verdict, FindingVerdict::Warn);
+        assert_eq!(examine(data.path()).verdict, CheckStatus::Warn);
     }
 }

@@ -5,16 +5,16 @@ use serde::Serialize;
 /// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum FindingVerdict {
-    /// It is.
+pub enum CheckStatus {
+    /// Passed.
     Ok,
-    /// It works, but somebody should know.
+    /// Passed, but an operator should know of it.
     Warn,
-    /// It is not.
+    /// Failed.
     Fail,
 }
 
-impl FindingVerdict {
+impl CheckStatus {
     /// As it is shown.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -26,13 +26,13 @@ impl FindingVerdict {
     }
 }
 
-/// The result of one look.
+/// The result of one check, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The subject of the check.
     pub what: &'static str,
     /// Its result.
-    pub verdict: FindingVerdict,
+    pub verdict: CheckStatus,
     /// The facts, in one line.
     pub text: String,
     /// The next step; empty if there is none.
@@ -43,16 +43,16 @@ pub struct Finding {
 impl Finding {
     /// All is well.
     pub fn ok(what: &'static str, text: impl Into<String>) -> Self {
-        Self { what, verdict: FindingVerdict::Ok, text: text.into(), next: String::new() }
+        Self { what, verdict: CheckStatus::Ok, text: text.into(), next: String::new() }
     }
 
     /// Somebody should know.
     pub fn warn(what: &'static str, text: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { what, verdict: FindingVerdict::Warn, text: text.into(), next: next.into() }
+        Self { what, verdict: CheckStatus::Warn, text: text.into(), next: next.into() }
     }
 
     /// It is broken.
     pub fn fail(what: &'static str, text: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { what, verdict: FindingVerdict::Fail, text: text.into(), next: next.into() }
+        Self { what, verdict: CheckStatus::Fail, text: text.into(), next: next.into() }
     }
 }

@@ -13,7 +13,7 @@ mod upgrade;
 use std::path::Path;
 
 use directory::WRITING;
-pub use finding::{Finding, FindingVerdict};
+pub use finding::{CheckStatus, Finding};
 pub use upgrade::examine_upgrade;
 
 /// Looks at a data directory: the place, the store, the output, the last backup. With `deep` every index and every record of output is read.
@@ -21,7 +21,7 @@ pub use upgrade::examine_upgrade;
 pub fn examine(data: &Path, deep: bool) -> Vec<Finding> {
     let mut findings = directory::examine(data);
     // A directory that cannot be written can be read.
-    let stops = |finding: &Finding| finding.verdict == FindingVerdict::Fail && finding.what != WRITING;
+    let stops = |finding: &Finding| finding.verdict == CheckStatus::Fail && finding.what != WRITING;
     if !findings.iter().any(stops) {
         findings.extend(store::examine(data, deep));
         findings.push(output::examine(data, deep));

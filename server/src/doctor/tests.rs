@@ -42,20 +42,20 @@ impl Patient {
     }
 
     /// The findings that are not ok, except about free disk space: the machine that runs the tests may have little.
-    fn complaints(&self, deep: bool) -> Vec<(&'static str, FindingVerdict, String)> {
+    fn complaints(&self, deep: bool) -> Vec<(&'static str, CheckStatus, String)> {
         let findings = examine(&self.data(), deep);
         for finding in &findings {
             assert_eq!(
-                finding.verdict == FindingVerdict::Ok,
+                finding.verdict == CheckStatus::Ok,
                 finding.next.is_empty(),
                 "a next step: {finding:?}"
             );
         }
-        let wrong = findings.into_iter().filter(|it| it.verdict != FindingVerdict::Ok && it.what != "room");
+        let wrong = findings.into_iter().filter(|it| it.verdict != CheckStatus::Ok && it.what != "room");
         wrong.map(|it| (it.what, it.verdict, it.text)).collect()
     }
 
-    fn complaint(&self, deep: bool) -> (&'static str, FindingVerdict, String) {
+    fn complaint(&self, deep: bool) -> (&'static str, CheckStatus, String) {
         let mut complaints = self.complaints(deep);
         assert_eq!(complaints.len(), 1, "{complaints:?}");
         complaints.remove(0)
@@ -77,10 +77,10 @@ async fn a_directory_that_is_well_has_no_complaints_whether_or_not_a_server_has_
 async fn doctor_fails_early_on_a_missing_directory_or_unfinished_restore() {
     let patient = Patient::new().await;
     let missing = examine(&patient.0.path().join("elsewhere"), false);
-    assert_eq!((missing.len(), missing[0].verdict), (1, FindingVerdict::Fail));
+    assert_eq!((missing.len(), missing[0].verdict), (1, CheckStatus::Fail));
     fs::create_dir(patient.data().join("restoring")).unwrap();
     let (what, verdict, _) = patient.complaint(false);
-    assert_eq!((what, verdict), ("restore", FindingVerdict::Fail));
+    assert_eq!((what, verdict), ("restore", CheckStatus::Fail));
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn a_reader_without_rights_is_told() {
     let patient = Patient::new().await;
     fs::set_permissions(patient.data(), fs::Permissions::from_mode(0o755)).unwrap();
     let (what, verdict, text) = patient.complaint(false);
-    assert_eq!((what, verdict), ("directory", FindingVerdict::Warn));
+    assert_eq!((what, verdict), ("directory", CheckStatus::Warn));
     assert!(text.contains("mode 0755"), "{text}");
 }
 
@@ -97,7 +97,7 @@ async fn a_store_that_is_newer_foreign_or_damaged_is_named() {
     let patient = Patient::new().await;
     patient.shell().pragma_update(None, "user_version", 999).unwrap();
     let (what, verdict, text) = patient.complaint(false);
-    assert_eq!((what, verdict), ("store", FindingVerdict::Fail));
+    assert_eq!((what, verdict), ("store", CheckStatus::Fail));
     assert!(text.contains("written by a newer Longshore"), "{text}");
 
     let patient = Patient::new().await;
@@ -111,7 +111,7 @@ async fn a_store_that_is_newer_foreign_or_damaged_is_named() {
         file.write_all_at(&[0xFF; 16], page * 4_096).unwrap();
     }
     let (what, verdict, text) = patient.complaint(false);
-    assert_eq!((what, verdict), ("store", FindingVerdict::Fail));
+    assert_eq!((what, verdict), ("store", CheckStatus::Fail));
     assert!(text.contains("damaged"), "{text}");
 }
 
@@ -122,7 +122,7 @@ async fn retention_that_does_not_run_is_reported_while_a_server_runs() {
     assert_eq!(patient.complaints(false), [], "no server runs");
     let _running = DataDirectory::take(&patient.data()).unwrap();
     let (what, verdict, _) = patient.complaint(false);
-    assert_eq!((what, verdict), ("retention", FindingVerdict::Warn));
+    assert_eq!((what, verdict), ("retention", CheckStatus::Warn));
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn refused_groups_are_reported_and_leftovers_are_counted() {
     assert!(leftovers.text.starts_with("1 replaced stores, 0 drafts"), "{leftovers:?}");
     fs::write(patient.data().join("refused-group-7.txt"), "").unwrap();
     let (what, verdict, text) = patient.complaint(false);
-    assert_eq!((what, verdict), ("refused groups", FindingVerdict::Warn));
+    assert_eq!((what, verdict), ("refused groups", CheckStatus::Warn));
     assert!(text.starts_with("1 reports; 0 inputs are suspected"), "{text}");
 }
 
@@ -148,7 +148,7 @@ async fn rows_that_contradict_each_other_are_counted() {
         )
         .unwrap();
     let (what, verdict, text) = patient.complaint(false);
-    assert_eq!((what, verdict), ("rows", FindingVerdict::Fail));
+    assert_eq!((what, verdict), ("rows", CheckStatus::Fail));
     assert_eq!(text, "2 jobs with a number that was never given; 1 jobs without their definition");
 }
 
@@ -158,13 +158,13 @@ async fn output_without_an_index_and_output_that_is_damaged_is_told() {
     let segment = |name: &str| patient.data().join("logs").join(name);
     fs::remove_file(segment("0000000002.idx")).unwrap();
     let (what, verdict, text) = patient.complaint(false);
-    assert_eq!((what, verdict), ("output", FindingVerdict::Warn));
+    assert_eq!((what, verdict), ("output", CheckStatus::Warn));
     assert!(text.ends_with("without an index: [2]"), "{text}");
     let file = fs::File::options().write(true).open(segment("0000000003.seg")).unwrap();
     file.write_all_at(b"?", 100).unwrap();
-    assert_eq!(patient.complaint(false).1, FindingVerdict::Warn, "it is not read");
+    assert_eq!(patient.complaint(false).1, CheckStatus::Warn, "it is not read");
     let (_, verdict, text) = patient.complaint(true);
-    assert_eq!(verdict, FindingVerdict::Fail);
+    assert_eq!(verdict, CheckStatus::Fail);
     assert!(text.ends_with("damaged: [3]"), "{text}");
 }
 
@@ -176,7 +176,7 @@ async fn a_directory_that_its_owner_may_not_write_to_is_named_and_still_read() {
     set(0o500);
     let (what, verdict, text) = patient.complaint(false);
     set(0o700);
-    assert_eq!((what, verdict), ("writing", FindingVerdict::Fail));
+    assert_eq!((what, verdict), ("writing", CheckStatus::Fail));
     assert_eq!(
         text,
         format!(

@@ -96,15 +96,15 @@ fn judge_room(free: u64, copy: u64, mark: u64) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::FindingVerdict;
+    use crate::doctor::CheckStatus;
 
     #[test]
     fn room_is_judged_by_what_is_left_beside_the_copy() {
         let mib = 1 << 20;
         for (free, copy, expected) in [
-            (9 * mib, 10 * mib, FindingVerdict::Fail),
-            (12 * mib, 10 * mib, FindingVerdict::Warn),
-            (20 * mib, 10 * mib, FindingVerdict::Ok),
+            (9 * mib, 10 * mib, CheckStatus::Fail),
+            (12 * mib, 10 * mib, CheckStatus::Warn),
+            (20 * mib, 10 * mib, CheckStatus::Ok),
         ] {
             assert_eq!(judge_room(free, copy, 5 * mib).verdict, expected, "{free} of {copy}");
         }
@@ -115,11 +115,11 @@ mod tests {
     fn directories_without_a_store_are_told() {
         let directory = tempfile::tempdir().unwrap();
         let found = examine_upgrade(directory.path());
-        assert_eq!((found.len(), found[0].verdict), (1, FindingVerdict::Warn), "{found:?}");
+        assert_eq!((found.len(), found[0].verdict), (1, CheckStatus::Warn), "{found:?}");
         let found = examine_upgrade(&directory.path().join("none"));
-        assert_eq!((found.len(), found[0].verdict), (1, FindingVerdict::Fail), "{found:?}");
+        assert_eq!((found.len(), found[0].verdict), (1, CheckStatus::Fail), "{found:?}");
         std::fs::write(directory.path().join("longshore.db"), "a letter".repeat(999)).unwrap();
         let found = examine_upgrade(directory.path());
-        assert_eq!(found.last().unwrap().verdict, FindingVerdict::Fail, "{found:?}");
+        assert_eq!(found.last().unwrap().verdict, CheckStatus::Fail, "{found:?}");
     }
 }

@@ -9,9 +9,9 @@ use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::explain::Explanation;
 use scheduler::ids::GroupNo;
-use scheduler::input::{CancelScope, JobUpdate, Key, Operation};
+use scheduler::input::{CancelScope, IdempotencyKey, JobUpdate, Operation};
 use scheduler::job::State;
-use scheduler::limits::{LimitSelection, LimitsFacts};
+use scheduler::limits::{LimitSelection, LimitsReport};
 use scheduler::new_jobs::NewJobs;
 use scheduler::origin::Origin;
 use scheduler::pauses::PauseTarget;
@@ -33,7 +33,7 @@ pub enum Command {
         /// Refuse if no connected worker could run them.
         require_worker: bool,
         /// The request's idempotency key, with a reading of the archive.
-        key: Option<Key>,
+        key: Option<IdempotencyKey>,
         /// Receives the answer after its commit.
         reply: oneshot::Sender<Answer>,
     },
@@ -84,9 +84,9 @@ pub enum Command {
         /// Receives the answer after its commit.
         reply: oneshot::Sender<Answer>,
     },
-    /// Pause jobs and schedules, or let them go on.
+    /// Pauses what the target names, or lets it go on.
     Pause {
-        /// The schedules.
+        /// The server, a group, a definition or a schedule.
         target: PauseTarget,
         /// True to pause, false to resume.
         paused: bool,
@@ -115,12 +115,12 @@ pub enum Command {
         reply: oneshot::Sender<Answer>,
     },
     /// Replaces the definitions after jobs.yaml was reloaded.
-    Define {
+    ReplaceDefinitions {
         /// All definitions of the file.
         definitions: Arc<Definitions>,
     },
     /// Adds a stored definition that is about to be used.
-    Learn {
+    AddDefinition {
         /// The definition from the archive.
         definition: Arc<Definition>,
     },
@@ -131,7 +131,7 @@ pub enum Command {
         /// The limits to read.
         selection: LimitSelection,
         /// Receives the answer.
-        reply: oneshot::Sender<LimitsFacts>,
+        reply: oneshot::Sender<LimitsReport>,
     },
     /// Explains why a job waits or where it runs. The answer is none for a job that is not live.
     Explain {

@@ -114,7 +114,7 @@ mod tests {
     fn ended_job_leaves_no_overrides_in_the_cache() {
         let overrides = Arc::new(OverridesCache::default());
         let (publish, _snapshot) = watch::channel(Arc::default());
-        let (events, ..) = crate::events::channel(crate::events::Known::default());
+        let (events, ..) = crate::events::channel(crate::events::FeedState::default());
         let mut dispatcher = EffectDispatcher::new(publish, overrides.clone(), JobWatches::default(), events);
         overrides.put(JobId(1), Overrides { args: vec!["one".into()], ..Overrides::default() });
         let list = vec![Effect::JobEnded(JobId(1), State::Cancelled)];

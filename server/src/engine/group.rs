@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::{JobId, Timestamp};
 use scheduler::explain::Explanation;
-use scheduler::limits::LimitsFacts;
+use scheduler::limits::LimitsReport;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::{Change, Effect};
 use tokio::sync::oneshot;
@@ -33,7 +33,7 @@ pub(super) struct GroupEffects {
     /// Explanations, which may be based on changes that are not durable yet.
     pub(super) explanations: Vec<(oneshot::Sender<Option<Explanation>>, Option<Explanation>)>,
     /// State of limits, likewise.
-    pub(super) limits: Vec<(oneshot::Sender<LimitsFacts>, LimitsFacts)>,
+    pub(super) limits: Vec<(oneshot::Sender<LimitsReport>, LimitsReport)>,
     pub(super) snapshot: Option<Arc<Snapshot>>,
     /// The committed group, for the event feed; none if it had no changes.
     pub(super) group: Option<Arc<Group>>,

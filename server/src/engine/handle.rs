@@ -10,9 +10,9 @@ use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::explain::Explanation;
 use scheduler::ids::GroupNo;
-use scheduler::input::{CancelScope, JobUpdate, Key, Operation};
+use scheduler::input::{CancelScope, IdempotencyKey, JobUpdate, Operation};
 use scheduler::job::State;
-use scheduler::limits::{LimitSelection, LimitsFacts};
+use scheduler::limits::{LimitSelection, LimitsReport};
 use scheduler::new_jobs::NewJobs;
 use scheduler::origin::Origin;
 use scheduler::pauses::PauseTarget;
@@ -85,7 +85,7 @@ impl Handle {
         jobs: NewJobs,
         batch: Option<BatchOptions>,
         require_worker: bool,
-        key: Option<Key>,
+        key: Option<IdempotencyKey>,
     ) -> Result<Answer, Busy> {
         self.ask(|reply| Command::Submit { jobs, batch, require_worker, key, reply }).await
     }
@@ -198,7 +198,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`Busy`], as in [`Self::submit`].
-    pub async fn limits(&self, selection: LimitSelection) -> Result<LimitsFacts, Busy> {
+    pub async fn limits(&self, selection: LimitSelection) -> Result<LimitsReport, Busy> {
         let (reply, answer) = oneshot::channel();
         self.inbox.try_send(Command::Limits { selection, reply }).map_err(|_| Busy)?;
         answer.await.map_err(|_| Busy)
@@ -209,7 +209,7 @@ impl Handle {
     /// # Errors
     /// [`Busy`] if the inbox is full.
     pub fn define(&self, definitions: Arc<Definitions>) -> Result<(), Busy> {
-        self.inbox.try_send(Command::Define { definitions }).map_err(|_| Busy)
+        self.inbox.try_send(Command::ReplaceDefinitions { definitions }).map_err(|_| Busy)
     }
 
     /// Makes a stored definition known that may no longer be in jobs.yaml, so that a job of it can be submitted next.
@@ -217,7 +217,7 @@ impl Handle {
     /// # Errors
     /// [`Busy`] if the inbox is full.
     pub fn learn(&self, definition: Arc<Definition>) -> Result<(), Busy> {
-        self.inbox.try_send(Command::Learn { definition }).map_err(|_| Busy)
+        self.inbox.try_send(Command::AddDefinition { definition }).map_err(|_| Busy)
     }
 
     /// Names the revisions whose secrets the server does not have, in place of those before. Their jobs wait.

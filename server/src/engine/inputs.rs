@@ -106,8 +106,8 @@ impl Engine {
             FromSession::UnknownAttempts(session, unknown) => {
                 self.step(now, Input::UnknownAttempts(session, unknown))
             }
-            FromSession::UnassignedAttempts(session, tokens) => {
-                self.step(now, Input::UnassignedAttempts(session, tokens))
+            FromSession::AttemptsNotOwned(session, tokens) => {
+                self.step(now, Input::AttemptsNotOwned(session, tokens))
             }
             FromSession::Closed(session, unsent) => self.session_closed(now, session, unsent),
         }
@@ -216,8 +216,8 @@ fn reject(command: Command) {
             let _ = reply.send(answer);
         }
         // These have no fingerprint.
-        Command::Define { .. }
-        | Command::Learn { .. }
+        Command::ReplaceDefinitions { .. }
+        | Command::AddDefinition { .. }
         | Command::MissingSecrets(_)
         | Command::Explain { .. }
         | Command::Limits { .. }

@@ -105,7 +105,7 @@ pub struct Engine {
     joins: JoinLimiter,
     workers: Arc<WorkerRegistry>,
     open: OpenGroup,
-    under_way: Option<GroupEffects>,
+    in_flight: Option<GroupEffects>,
     commit: CommitClock,
     next_group: GroupNo,
     next_ticket: u64,
@@ -113,7 +113,7 @@ pub struct Engine {
     snapshot_due: bool,
     /// True if the answers of the open group must not be sent before the snapshot shows their effect.
     snapshot_urgent: bool,
-    /// Requests for explanations, which are told with a snapshot of the same moment.
+    /// Requests for explanations. Each is answered together with the next snapshot, so that both show the same moment.
     explains: Vec<(JobId, oneshot::Sender<Option<Explanation>>)>,
     clock: clock::Watch,
     last_turn: Arc<AtomicU64>,
@@ -125,7 +125,7 @@ pub struct EngineHandles {
     /// The handle of the HTTP API.
     pub handle: Handle,
     /// The inbox of worker sessions.
-    pub gate: SessionInbox,
+    pub session_inbox: SessionInbox,
     /// The cache of overrides, for worker sessions.
     pub overrides: Arc<OverridesCache>,
     /// The handle for tokens and the audit log.
@@ -135,7 +135,7 @@ pub struct EngineHandles {
     /// The cluster's id.
     pub cluster: ClusterId,
     /// The time that retention went by, as it was last written down.
-    pub retention_by: Option<Timestamp>,
+    pub last_retention_time: Option<Timestamp>,
     /// The secrets of workers, and the join tokens.
     pub workers: Arc<WorkerRegistry>,
     /// The task that makes events; it runs beside the engine.
@@ -159,7 +159,7 @@ impl Engine {
             let wake = self.wake_in();
             let has_room = self.has_room();
             tokio::select! {
-                result = self.writer.committed(), if self.under_way.is_some() => {
+                result = self.writer.committed(), if self.in_flight.is_some() => {
                     result?;
                     self.perform_under_way();
                     continue;
@@ -192,9 +192,9 @@ impl Engine {
     }
 
     async fn finish(mut self) -> Result<(), EngineError> {
-        while self.under_way.is_some() || !self.open.is_empty() {
+        while self.in_flight.is_some() || !self.open.is_empty() {
             self.hand_over();
-            if self.under_way.is_some() {
+            if self.in_flight.is_some() {
                 self.writer.committed().await?;
                 self.perform_under_way();
             }
@@ -261,11 +261,11 @@ impl Engine {
                     self.open.effects.not_live.push(reply);
                 }
             }
-            Command::Learn { definition } => {
+            Command::AddDefinition { definition } => {
                 self.dispatcher.events.learn(definition.revision, &definition.name);
-                self.step(now, Input::Learn(definition));
+                self.step(now, Input::AddDefinition(definition));
             }
-            Command::Define { definitions } => self.define(now, &definitions),
+            Command::ReplaceDefinitions { definitions } => self.define(now, &definitions),
         }
     }
 
@@ -294,7 +294,7 @@ impl Engine {
         let now = self.now();
         let heard = self.dispatcher.sessions.heard(self.scheduler.sessions_to_check(now));
         if !heard.is_empty() {
-            self.step(now, Input::Heard(heard));
+            self.step(now, Input::SessionsActive(heard));
         }
         self.step(now, Input::Tick);
     }
@@ -303,7 +303,7 @@ impl Engine {
         self.open.definitions.extend(definitions.iter().map(|entry| entry.stored.clone()));
         self.notify = definitions.notify_rules();
         let current = definitions.iter().map(|entry| entry.definition.clone()).collect();
-        self.step(now, Input::Define(current));
+        self.step(now, Input::ReplaceDefinitions(current));
     }
 
     fn step(&mut self, now: Now, input: Input) {
@@ -311,7 +311,7 @@ impl Engine {
         for change in &changes {
             self.joins.apply_change(change);
             self.workers.apply_change(change);
-            restored::tell_of_skipped(change);
+            restored::log_skipped_numbers(change);
             if let Change::Added(added) = change
                 && let Some(details) = added.details.as_ref().filter(|details| details.has_overrides())
                 // The store adds how its predecessors ended, and to the job of a hook the slot of its parent.
@@ -327,7 +327,7 @@ impl Engine {
 
     /// Closes the open group if the writer is free: hands its changes over, or performs it at once if it has none.
     fn hand_over(&mut self) {
-        if self.under_way.is_some() {
+        if self.in_flight.is_some() {
             return;
         }
         self.take_snapshot();
@@ -338,7 +338,7 @@ impl Engine {
         open.effects.changed_jobs = watch::changed_jobs(&open.changes);
         if open.changes.is_empty() && open.definitions.is_empty() {
             self.refused.clear(&open.fingerprints);
-            self.under_way = Some(open.effects);
+            self.in_flight = Some(open.effects);
             self.perform_under_way();
             // Grants that could not be sent may have been taken back by a further step.
             return self.hand_over();
@@ -350,7 +350,7 @@ impl Engine {
         let (epoch, number, notify) = (self.epoch, self.next_group, self.notify.clone());
         let group = Arc::new(Group { epoch, number, notify, ..open.take_changes(now.utc) });
         open.effects.group = Some(group.clone());
-        self.under_way = Some(open.effects);
+        self.in_flight = Some(open.effects);
         self.writer.hand_over(group, GroupFingerprints { own: open.fingerprints, unanswered });
         self.next_group = GroupNo(self.next_group.0 + 1);
         self.scheduler.begin(self.next_group);
@@ -362,7 +362,7 @@ impl Engine {
             self.dispatcher.events.metrics().committed(now.since(began));
         }
         self.scheduler.commit_ended(now);
-        if let Some(effects) = self.under_way.take() {
+        if let Some(effects) = self.in_flight.take() {
             self.dispatcher.perform(effects);
         }
         self.take_back_unsent(clock::now());
@@ -375,7 +375,7 @@ impl Engine {
         let by_wall = wake.utc.map(|at| at.since(now.utc));
         let by_uptime = wake.up.map(|at| at.since(now.up));
         // While a commit is under way no snapshot can be published; the end of the commit wakes the engine.
-        let by_snapshot = (self.snapshot_due && self.under_way.is_none())
+        let by_snapshot = (self.snapshot_due && self.in_flight.is_none())
             .then(|| SNAPSHOT_EVERY.saturating_sub(self.snapshot_at.elapsed()));
         [by_wall, by_uptime, by_snapshot].into_iter().flatten().fold(TICK_WITHIN, Duration::min)
     }

@@ -13,7 +13,7 @@ use scheduler::{Config, Counters, PriorityAgeing, Scheduler, ServerLimits};
 use super::EngineError;
 use crate::clock;
 use crate::config::jobs_file;
-use crate::events::Known;
+use crate::events::FeedState;
 use crate::params::params_of_result;
 use crate::store::{JobOrigin, LiveJob, LoadError, LoadItem, Loaded, Store, StoredDefinition};
 
@@ -56,7 +56,7 @@ pub(super) struct Rebuilt {
     /// The scheduler with the live jobs.
     pub(super) scheduler: Scheduler,
     /// The same state for the event feed.
-    pub(super) known: Known,
+    pub(super) known: FeedState,
 }
 
 /// Loads a store under a new epoch.
@@ -150,14 +150,14 @@ fn take_all(parts: Receiver<Part>, now: Now) -> Result<Rebuilding, LoadError> {
 /// A scheduler that is being rebuilt.
 struct Rebuilding {
     scheduler: Scheduler,
-    known: Known,
+    known: FeedState,
     /// Definitions that cannot be parsed, with the reason.
     unparsed: HashMap<Revision, String>,
 }
 
 impl Rebuilding {
     fn begin(now: Now, intervals: Intervals, settings: JobSettings, loaded: &Loaded) -> Self {
-        let mut known = Known::at(loaded.epoch, loaded.group);
+        let mut known = FeedState::at(loaded.epoch, loaded.group);
         loaded.workers.iter().for_each(|row| known.restore_worker(row));
         loaded.parents.iter().for_each(|parent| known.restore_parent(parent));
         let config = Config {
@@ -217,7 +217,7 @@ impl Rebuilding {
     }
 
     /// Adds the unconfirmed stops last: the scheduler asks about them in the runtime that their definitions name.
-    fn finish(mut self, loaded: &Loaded) -> (Scheduler, Known) {
+    fn finish(mut self, loaded: &Loaded) -> (Scheduler, FeedState) {
         self.scheduler.restore_unconfirmed(&loaded.unconfirmed);
         self.scheduler.restore_unique(&loaded.unique);
         self.scheduler.restore_dependencies(&loaded.dependencies);

@@ -110,7 +110,7 @@ impl Refused {
         }
     }
 
-    /// Counts one refusal for each input, however often the group had it: only a group of its own can prove it guilty. The process is about
+    /// Counts one refusal for each input, however often the group had it: only a group of its own shows its fault. The process is about
     /// to end.
     pub(super) fn record_refusal(&self, fingerprints: &GroupFingerprints) {
         let mut counts = self.counts();
@@ -233,9 +233,9 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
         Command::Backfill { definition, schedule, slots, .. } => {
             fingerprint("backfill", &(definition, schedule.as_str(), slots))
         }
-        Command::Define { .. }
+        Command::ReplaceDefinitions { .. }
         | Command::ReserveLabels { .. }
-        | Command::Learn { .. }
+        | Command::AddDefinition { .. }
         | Command::MissingSecrets(_)
         | Command::Explain { .. }
         | Command::Limits { .. }

@@ -63,8 +63,8 @@ fn describe_change(change: &Change) -> String {
         Change::Noted { job, at, note } => format!("job {job} noted at {}: {}", at.0, describe_note(note)),
         Change::BatchAdded(it) => format!("batch {} of {} jobs", it.first, it.count),
         Change::BatchEnded { first, at, .. } => format!("batch {first} ended at {}", at.0),
-        Change::PendingBatch { first, last } => format!("jobs {first} to {last} forming"),
-        Change::BatchCompleted { first } => format!("jobs from {first} on formed"),
+        Change::PendingBatch { first, last } => format!("pending batch of jobs {first} to {last}"),
+        Change::BatchCompleted { first } => format!("batch of jobs from {first} on completed"),
         Change::Keyed { key, holder, at } => {
             format!(
                 "a key of {} bytes for job {} and {} in all, at {}",

@@ -3,7 +3,7 @@
 use scheduler::step::Change;
 
 /// Logs that numbers are skipped: the backup is older than attempts that workers still have.
-pub(super) fn tell_of_skipped(change: &Change) {
+pub(super) fn log_skipped_numbers(change: &Change) {
     if let Change::Skipped { after, job, fence, .. } = change {
         tracing::error!(
             %after, %job, %fence,

@@ -27,7 +27,7 @@ pub enum FromSession {
     /// The worker's next inventory lists these attempts, which the archive does not have.
     UnknownAttempts(SessionId, Vec<Token>),
     /// The worker's next report names these attempts, which the archive does not know as this worker's.
-    UnassignedAttempts(SessionId, Vec<Token>),
+    AttemptsNotOwned(SessionId, Vec<Token>),
     /// The socket is closed. These attempts were queued for it and never sent.
     Closed(SessionId, Vec<Token>),
 }

@@ -1,4 +1,4 @@
-//! The snapshot that an open group publishes, and the explanations that are told with it.
+//! The snapshot that an open group publishes, and the explanations that are sent together with it.
 
 use std::sync::Arc;
 

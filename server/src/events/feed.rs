@@ -12,8 +12,8 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Events;
+use super::feed_state::FeedState;
 use super::id::EventId;
-use super::known::Known;
 use super::ring::EVENTS_MAX;
 use crate::metrics::Metrics;
 use crate::store::Group;
@@ -81,7 +81,7 @@ pub struct EventFeed {
     items: UnboundedReceiver<FeedItem>,
     changes_waiting: Arc<AtomicUsize>,
     events: Events,
-    known: Known,
+    known: FeedState,
     /// Takes the numbers of jobs that have ended.
     #[cfg(feature = "otel")]
     ends: Option<Sender<JobId>>,
@@ -89,13 +89,13 @@ pub struct EventFeed {
 
 /// The queue, its task, and the kept events. `known` is the state at the start.
 #[must_use]
-pub fn channel(known: Known) -> (EventSender, EventFeed, Events) {
+pub fn channel(known: FeedState) -> (EventSender, EventFeed, Events) {
     with_capacity(known, EVENTS_MAX)
 }
 
 /// As [`channel`], with another number of kept events.
 #[must_use]
-pub fn with_capacity(known: Known, events_max: usize) -> (EventSender, EventFeed, Events) {
+pub fn with_capacity(known: FeedState, events_max: usize) -> (EventSender, EventFeed, Events) {
     let (sender, items) = unbounded_channel();
     let changes_waiting = Arc::<AtomicUsize>::default();
     let events = Events::new(known.last_id(), events_max);
@@ -190,7 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn reader_that_had_all_events_before_the_lost_ones_is_told() {
-        let (mut sender, feed, events) = channel(Known::at(Epoch(1), GroupNo(0)));
+        let (mut sender, feed, events) = channel(FeedState::at(Epoch(1), GroupNo(0)));
         sender.publish(group(1), None);
         sender.changes_waiting.fetch_add(CHANGES_WAITING_MAX, Ordering::Relaxed);
         sender.publish(group(2), None);

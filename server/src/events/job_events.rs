@@ -6,12 +6,12 @@ use scheduler::job::State;
 use scheduler::run_on::ParentRow;
 use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended, Note};
 
-use super::known::{EventSink, Known, PendingCount, is_loss};
+use super::feed_state::{EventSink, FeedState, PendingCount, is_loss};
 use super::live_jobs::JobFacts;
 use super::record::{AcceptedSubject, AttemptEnd, AttemptSubject, EndSubject, JobSubject, Subject};
 use crate::store::slot_in;
 
-impl Known {
+impl FeedState {
     /// Follows a change of a job, and makes its events.
     pub(super) fn job_change(&mut self, change: &Change, at: Timestamp, sink: &mut EventSink<'_>) {
         match change {

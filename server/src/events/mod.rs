@@ -5,10 +5,10 @@
 //! place gone. Nothing here can hold up a commit. `http::present::event` writes the JSON.
 
 mod feed;
+mod feed_state;
 pub(crate) mod filter;
 mod id;
 mod job_events;
-mod known;
 mod live_jobs;
 mod record;
 mod ring;
@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 pub use feed::{EventFeed, EventSender, channel, with_capacity};
+pub use feed_state::FeedState;
 pub use filter::EventFilter;
 pub use id::EventId;
-pub use known::Known;
 pub use record::{
     AcceptedSubject, AttemptEnd, AttemptSubject, DefinitionRef, EndSubject, EventRecord, JobSubject, KINDS,
     Subject, WorkerName,
@@ -96,7 +96,7 @@ impl Events {
             self.0.readers.fetch_sub(1, Ordering::Relaxed);
             return Err(TooManyReaders);
         }
-        let seat = ReaderSeat(self.clone());
+        let guard = ReaderGuard(self.clone());
         let changed = self.0.end.subscribe();
         let ring = self.ring();
         let head = ring.head();
@@ -105,7 +105,7 @@ impl Events {
             return Ok(Err(EventsGone { after: last, head }));
         };
         drop(ring);
-        Ok(Ok(EventReader { position, last, changed, filter, seat }))
+        Ok(Ok(EventReader { position, last, changed, filter, guard }))
     }
 
     fn push(&self, records: impl IntoIterator<Item = EventRecord>) {
@@ -131,9 +131,9 @@ impl Events {
 
 /// Counts a reader while it exists.
 #[derive(Debug)]
-struct ReaderSeat(Events);
+struct ReaderGuard(Events);
 
-impl Drop for ReaderSeat {
+impl Drop for ReaderGuard {
     fn drop(&mut self) {
         self.0.0.readers.fetch_sub(1, Ordering::Relaxed);
     }
@@ -146,7 +146,7 @@ pub struct EventReader {
     last: EventId,
     changed: watch::Receiver<u64>,
     filter: EventFilter,
-    seat: ReaderSeat,
+    guard: ReaderGuard,
 }
 
 impl EventReader {
@@ -158,7 +158,7 @@ impl EventReader {
 
     /// Goes back until `count` selected events are ahead, or to the oldest event.
     pub fn rewind(&mut self, count: usize) {
-        let events = &self.seat.0;
+        let events = &self.guard.0;
         let mut left = count;
         while left > 0 {
             let chunk = events.ring().before(self.position, READ_AT_ONCE);
@@ -182,7 +182,7 @@ impl EventReader {
     pub fn next_selected(&mut self) -> Result<Vec<Arc<EventRecord>>, EventsGone> {
         loop {
             let chunk = {
-                let ring = self.seat.0.ring();
+                let ring = self.guard.0.ring();
                 let gone = || EventsGone { after: self.last, head: ring.head() };
                 ring.from(self.position, READ_AT_ONCE).ok_or_else(gone)?
             };
@@ -212,7 +212,7 @@ impl EventReader {
 
     /// Goes on after the last event; returns how many were passed.
     fn pass_all(&mut self) -> u64 {
-        let ring = self.seat.0.ring();
+        let ring = self.guard.0.ring();
         let passed = ring.end().saturating_sub(self.position);
         (self.position, self.last) = (ring.end(), ring.head());
         passed

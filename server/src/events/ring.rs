@@ -19,16 +19,16 @@ pub(super) struct Ring {
     /// The position of the first kept event.
     first: u64,
     /// The id before the first kept event: nothing after it is missing.
-    floor: EventId,
-    /// The id of the last event; `floor` if there is none.
+    before_first: EventId,
+    /// The id of the last event; `before_first` if there is none.
     head: EventId,
     events_max: usize,
 }
 
 impl Ring {
     /// An empty ring after this id.
-    pub(super) const fn new(floor: EventId, events_max: usize) -> Self {
-        Self { kept: VecDeque::new(), bytes: 0, first: 0, floor, head: floor, events_max }
+    pub(super) const fn new(before_first: EventId, events_max: usize) -> Self {
+        Self { kept: VecDeque::new(), bytes: 0, first: 0, before_first, head: before_first, events_max }
     }
 
     /// Adds the next event. The oldest ones make room.
@@ -40,16 +40,16 @@ impl Ring {
             let Some(oldest) = self.kept.pop_front() else { return };
             self.bytes -= oldest.bytes;
             self.first += 1;
-            self.floor = oldest.id;
+            self.before_first = oldest.id;
         }
     }
 
     /// Forgets everything: events up to this id may be missing.
     pub(super) fn reset(&mut self, head: EventId) {
-        // A reader at the old end must not take the new floor for its own position.
+        // A reader at the old end must not take the new before_first for its own position.
         self.first = self.end() + 1;
         self.kept.clear();
-        (self.bytes, self.floor, self.head) = (0, head, head);
+        (self.bytes, self.before_first, self.head) = (0, head, head);
     }
 
     /// The id of the last event.
@@ -64,7 +64,7 @@ impl Ring {
 
     /// The position after an event; `None` if later ones are missing here, or the id was never given.
     pub(super) fn position_after(&self, id: EventId) -> Option<u64> {
-        if id < self.floor || id > self.head {
+        if id < self.before_first || id > self.head {
             return None;
         }
         Some(self.first + self.kept.partition_point(|record| record.id <= id) as u64)

@@ -104,7 +104,7 @@ impl AttemptSegments {
         let Self { directory, attempt, sealed, active } = self;
         let sealed =
             sealed.into_iter().filter_map(move |segment| match open_or_scan(&directory, &segment, attempt) {
-                Err(error) if !error.may_pass() => {
+                Err(error) if !error.is_transient() => {
                     log_missing(&error);
                     None
                 }
@@ -185,7 +185,7 @@ fn open_or_scan(
     attempt: AttemptKey,
 ) -> Result<Option<SegmentPart>, LogsError> {
     open(directory, sealed, attempt).or_else(|error| {
-        if error.may_pass() {
+        if error.is_transient() {
             return Err(error);
         }
         let segment = segment_path(directory, sealed.number);

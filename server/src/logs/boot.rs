@@ -9,16 +9,16 @@ use std::path::Path;
 
 use crate::store::directory;
 
-/// Returns whether the logs in this directory were open since the machine was started.
+/// True if the logs in this directory were open since the machine was started.
 #[must_use]
-pub fn is_same(logs: &Path) -> bool {
+pub fn is_same_as_last_time(logs: &Path) -> bool {
     let boot = directory::boot();
     !boot.is_empty() && fs::read_to_string(logs.join(FILE)).is_ok_and(|before| before == boot)
 }
 
-/// Writes down that the logs in this directory are open. Only when they are: until then their end may still have to be read as after a start
-/// of the machine. A directory in which this cannot be written counts as one after such a start.
-pub fn remember(logs: &Path) {
+/// Records the boot id of this machine in the directory of the logs. Call it when they are open: until then their end may still have to be
+/// checked as after a power failure. So is the end of logs in a directory that has no record of this boot.
+pub fn record_boot_id(logs: &Path) {
     let file = logs.join(FILE);
     let write = || {
         let mut open = fs::File::options();
@@ -26,7 +26,7 @@ pub fn remember(logs: &Path) {
         std::io::Write::write_all(&mut file, directory::boot().as_bytes())
     };
     if let Err(error) = write() {
-        tracing::warn!(%error, file = %file.display(), "cannot be written");
+        tracing::warn!(%error, file = %file.display(), "cannot record the boot id; the next start checks the end of the logs as after a power failure");
     }
 }
 
@@ -41,10 +41,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let logs = place.path().join("logs");
         directory::make(&logs).unwrap();
-        assert!(!is_same(&logs) && !is_same(&logs), "only when the logs are open");
-        remember(&logs);
-        assert_eq!(is_same(&logs), !directory::boot().is_empty());
+        assert!(!is_same_as_last_time(&logs) && !is_same_as_last_time(&logs), "only when the logs are open");
+        record_boot_id(&logs);
+        assert_eq!(is_same_as_last_time(&logs), !directory::boot().is_empty());
         fs::write(logs.join(FILE), "another").unwrap();
-        assert!(!is_same(&logs));
+        assert!(!is_same_as_last_time(&logs));
     }
 }

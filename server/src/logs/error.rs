@@ -24,7 +24,7 @@ pub enum LogsError {
 
 impl LogsError {
     /// True if the same may succeed later: the process or the system has no file handle or no memory to spare.
-    pub(super) fn may_pass(&self) -> bool {
+    pub(super) fn is_transient(&self) -> bool {
         let Self::Io { source, .. } = self else { return false };
         let passing = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR].map(Errno::raw_os_error);
         source.raw_os_error().is_some_and(|code| passing.contains(&code))

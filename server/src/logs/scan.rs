@@ -43,7 +43,7 @@ impl Scan {
         Ok(Self { contents, end: end as u64, after_damage, damaged, is_incomplete, bytes })
     }
 
-    /// True if the last record is as long as it says, and not what was written.
+    /// True if the last record has its full length, but a wrong checksum.
     pub(super) fn ends_with_damage(&self) -> bool {
         self.damaged.last().is_some_and(|(_, position)| position.end() == self.bytes)
     }

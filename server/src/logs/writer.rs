@@ -236,7 +236,7 @@ impl<'s> Writer<'s> {
         loop {
             match read() {
                 Ok(progress) => return Ok(progress),
-                Err(error) if error.may_pass() => {
+                Err(error) if error.is_transient() => {
                     tracing::error!(error = &error as &dyn std::error::Error, "output waits; trying again");
                     self.pause(&mut pause)?;
                 }

@@ -94,12 +94,12 @@ pub struct MadeDue {
 
 /// The tries under way.
 #[derive(Debug, Default)]
-struct UnderWay {
+struct InFlight {
     tries: JoinSet<bool>,
     targets: HashMap<Id, TargetKey>,
 }
 
-impl UnderWay {
+impl InFlight {
     fn is_full(&self) -> bool {
         self.tries.len() >= UNDER_WAY_MAX
     }
@@ -130,12 +130,12 @@ impl Delivery {
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut under_way = UnderWay::default();
+        let mut in_flight = InFlight::default();
         let mut paused_until = Instant::now();
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                Some(is_recorded) = under_way.ended() => {
+                Some(is_recorded) = in_flight.ended() => {
                     if !is_recorded {
                         paused_until = Instant::now() + UNRECORDED_PAUSE;
                     }
@@ -146,34 +146,34 @@ impl Delivery {
                     return;
                 }
             }
-            self.start_requested(&mut under_way);
+            self.start_requested(&mut in_flight);
             if Instant::now() >= paused_until {
-                self.start_due(&mut under_way).await;
+                self.start_due(&mut in_flight).await;
             }
         }
     }
 
-    fn start_requested(self: &Arc<Self>, under_way: &mut UnderWay) {
-        while !under_way.is_full()
-            && let Some(request) = self.requests.take(|target| !under_way.includes(target))
+    fn start_requested(self: &Arc<Self>, in_flight: &mut InFlight) {
+        while !in_flight.is_full()
+            && let Some(request) = self.requests.take(|target| !in_flight.includes(target))
         {
             let delivery = Arc::clone(self);
             let target = request.row.target.clone();
-            under_way.start(target, async move { delivery.send_requested(request).await });
+            in_flight.start(target, async move { delivery.send_requested(request).await });
         }
     }
 
-    async fn start_due(self: &Arc<Self>, under_way: &mut UnderWay) {
+    async fn start_due(self: &Arc<Self>, in_flight: &mut InFlight) {
         let mut due = self.due().await;
         // Targets that failed before come last: they do not take the place of those that work.
         due.sort_by_key(|row| row.tries);
         for row in due {
             let is_left_alone = self.receivers.wait(row.kind, &row.target, Instant::now()).is_some();
-            if is_left_alone || under_way.is_full() || under_way.includes(&row.target) {
+            if is_left_alone || in_flight.is_full() || in_flight.includes(&row.target) {
                 continue;
             }
             let delivery = Arc::clone(self);
-            under_way.start(row.target.clone(), async move { delivery.send_due(row).await });
+            in_flight.start(row.target.clone(), async move { delivery.send_due(row).await });
         }
     }
 

@@ -81,5 +81,5 @@ pub struct Loaded {
     /// The unique keys that are taken.
     pub unique: Vec<UniqueRow>,
     /// The time that retention went by, as it was last written down.
-    pub retention_by: Option<Timestamp>,
+    pub last_retention_time: Option<Timestamp>,
 }

@@ -25,7 +25,7 @@ use crate::usage::LiveUsage;
 #[derive(Clone)]
 pub struct WorkerAcceptor {
     /// The inbox of the engine.
-    pub gate: SessionInbox,
+    pub session_inbox: SessionInbox,
     /// Overrides of recently submitted jobs.
     pub overrides: Arc<OverridesCache>,
     /// Overrides of older jobs, and attempts of workers.
@@ -58,7 +58,7 @@ pub struct WorkerAcceptor {
 
 impl std::fmt::Debug for WorkerAcceptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkerAcceptor").field("gate", &self.gate).finish_non_exhaustive()
+        f.debug_struct("WorkerAcceptor").field("session_inbox", &self.session_inbox).finish_non_exhaustive()
     }
 }
 
@@ -66,7 +66,7 @@ impl WorkerAcceptor {
     /// An acceptor for this engine.
     #[must_use]
     pub fn new(
-        gate: SessionInbox,
+        session_inbox: SessionInbox,
         overrides: Arc<OverridesCache>,
         archive: Arc<dyn Archive>,
         logs: Arc<Logs>,
@@ -74,7 +74,7 @@ impl WorkerAcceptor {
         shutdown: CancellationToken,
     ) -> Self {
         Self {
-            gate,
+            session_inbox,
             overrides,
             archive,
             logs,
@@ -133,6 +133,6 @@ impl WorkerAcceptor {
     /// A new session id: unique over all epochs, since the store keeps it with assigned attempts.
     pub(super) fn next_session(&self) -> SessionId {
         let number = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
-        SessionId((self.gate.epoch.0 << 32) | u64::from(number))
+        SessionId((self.session_inbox.epoch.0 << 32) | u64::from(number))
     }
 }

@@ -30,7 +30,7 @@ impl<S: Stream<Item = Result<Message, WireError>> + Unpin> Reader<S> {
                 "report ignored: the attempt was never assigned to this worker"
             );
         }
-        let message = FromSession::UnassignedAttempts(self.session, unassigned);
+        let message = FromSession::AttemptsNotOwned(self.session, unassigned);
         let handed_over = self.pass_reports(std::mem::take(reports)).await
             && self.keep_heard(self.inbox.send(message)).await.is_ok();
         if handed_over { Ok(()) } else { Err(None) }

@@ -32,7 +32,7 @@ const LOST_MAX: Duration = Duration::from_hours(24);
 
 /// The entry of a session in [`Machines`]; removed with the session.
 #[derive(Debug)]
-pub struct Entry {
+pub struct MachineGuard {
     machines: Arc<Machines>,
     session: SessionId,
 }
@@ -40,10 +40,10 @@ pub struct Entry {
 impl Machines {
     /// Adds the entry of a session with the facts of its Hello.
     #[must_use]
-    pub fn enter(self: &Arc<Self>, session: SessionId, engine: Option<&str>) -> Entry {
+    pub fn enter(self: &Arc<Self>, session: SessionId, engine: Option<&str>) -> MachineGuard {
         let machine = Machine { engine: engine.map(Arc::from), ..Machine::default() };
         self.open().insert(session, machine);
-        Entry { machines: self.clone(), session }
+        MachineGuard { machines: self.clone(), session }
     }
 
     /// The facts about a session's machine; `None` once the session is over.
@@ -79,7 +79,7 @@ impl Machines {
     }
 }
 
-impl Entry {
+impl MachineGuard {
     /// Stores the facts of a heartbeat.
     pub fn note(&self, beat: &Heartbeat) {
         if let Some(machine) = self.machines.open().get_mut(&self.session) {
@@ -89,7 +89,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for MachineGuard {
     fn drop(&mut self) {
         self.machines.open().remove(&self.session);
     }

@@ -25,6 +25,6 @@ mod upgrade;
 
 pub use accept::router;
 pub use acceptor::WorkerAcceptor;
-pub use machine::{Entry, Machine, Machines};
+pub use machine::{Machine, MachineGuard, Machines};
 pub(crate) use missing_secrets::SecretsWatch;
 pub use missing_secrets::{MissingByRevision, MissingSecret, MissingSecrets};

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{Error as WireError, Message};
 
 use super::fragments::broken;
 use super::grants::Grants;
-use super::machine::Entry;
+use super::machine::MachineGuard;
 use super::output;
 use super::output_limits::OutputLimits;
 use super::rate_limit::{RateLimiter, TooManyEmptyMessages, is_empty_report};
@@ -46,7 +46,7 @@ pub(super) struct Reader<S> {
     pub(super) output_limits: OutputLimits,
     pub(super) grants: Arc<Grants>,
     pub(super) unknown_attempts: UnknownAttempts,
-    pub(super) machine: Entry,
+    pub(super) machine: MachineGuard,
     pub(super) usage: Arc<LiveUsage>,
     pub(super) unauthorized_logged: bool,
     pub(super) unassigned_logged: bool,

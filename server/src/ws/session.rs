@@ -63,7 +63,7 @@ pub(super) async fn serve(
     let machine = acceptor.machines.enter(session, hello.engine.as_deref());
     let session_log = SessionLog::new(name.clone(), session.0);
     let opened = FromSession::Opened { hello: Box::new(hello), outbox, heard: heard.clone() };
-    if acceptor.gate.inbox.send(opened).await.is_err() {
+    if acceptor.session_inbox.inbox.send(opened).await.is_err() {
         return;
     }
     let (sink, stream) = socket.split();
@@ -74,7 +74,7 @@ pub(super) async fn serve(
         name,
         stream,
         heard,
-        inbox: acceptor.gate.inbox.clone(),
+        inbox: acceptor.session_inbox.inbox.clone(),
         output,
         output_limits: OutputLimits::new(acceptor.archive.clone()),
         unknown_attempts: UnknownAttempts::new(acceptor.archive.clone(), grants.clone()),
@@ -107,7 +107,7 @@ pub(super) async fn serve(
     let mut unsent = writer.unsent.into_tokens();
     unsent.extend(inlet.into_unsent());
     // The engine outlives its sessions; if it is gone, the message has no reader.
-    let _ = acceptor.gate.inbox.send(FromSession::Closed(session, unsent)).await;
+    let _ = acceptor.session_inbox.inbox.send(FromSession::Closed(session, unsent)).await;
 }
 
 /// The shortest reconnect delay for this lease.
@@ -258,11 +258,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let logs = Logs::open(directory.path(), logs::Limits::default()).unwrap();
         let (inbox, _engine) = tokio::sync::mpsc::channel::<FromSession>(1);
-        let gate = SessionInbox { inbox, epoch: protocol::Epoch(1) };
+        let session_inbox = SessionInbox { inbox, epoch: protocol::Epoch(1) };
         let archive = sqlite::temporary().1;
         let (intervals, shutdown) = (Intervals::default(), CancellationToken::new());
         let acceptor = WorkerAcceptor::new(
-            gate,
+            session_inbox,
             Arc::new(OverridesCache::default()),
             archive.clone(),
             logs,

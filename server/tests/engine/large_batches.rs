@@ -13,7 +13,7 @@ use longshore_server::store::{
     Removed, RetentionCutoffs, Store,
 };
 use protocol::{Epoch, JobId, Revision};
-use scheduler::input::Key;
+use scheduler::input::IdempotencyKey;
 use scheduler::job::State;
 use scheduler::new_jobs::NewJob;
 use scheduler::step::{Accepted, Answer, Rejection};
@@ -118,7 +118,12 @@ impl Stage {
         stage
     }
 
-    fn submit(&self, name: &str, count: usize, key: Option<Key>) -> JoinHandle<Result<Answer, Busy>> {
+    fn submit(
+        &self,
+        name: &str,
+        count: usize,
+        key: Option<IdempotencyKey>,
+    ) -> JoinHandle<Result<Answer, Busy>> {
         let new = NewJob { revision: self.revisions[name], ..NewJob::default() };
         let (handle, jobs) = (self.engine.handle.clone(), vec![new; count]);
         tokio::spawn(async move {
@@ -126,9 +131,9 @@ impl Stage {
         })
     }
 
-    fn key(&self, digest: u128) -> Option<Key> {
+    fn key(&self, digest: u128) -> Option<IdempotencyKey> {
         let (found, read_at) = self.engine.archive.key("http:k").unwrap();
-        Some(Key { key: "http:k".into(), digest, found, read_at })
+        Some(IdempotencyKey { key: "http:k".into(), digest, found, read_at })
     }
 
     /// The newest ones.

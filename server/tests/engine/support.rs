@@ -41,7 +41,7 @@ impl RunningEngine {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let running = tokio::spawn(async move { engine.run(stopped).await.unwrap() });
-        let (handle, sessions) = (handles.handle, handles.gate);
+        let (handle, sessions) = (handles.handle, handles.session_inbox);
         Self { handle, sessions, archive: Arc::new(archive), stop, running }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::{JobId, Timestamp};
 use scheduler::limits::rate::Rate;
 use scheduler::limits::rules::RateLimit;
-use scheduler::limits::{LIMITS_OF_DEFINITION, LimitFacts, LimitId, LimitKind, LimitSelection, LimitsFacts};
+use scheduler::limits::{LIMITS_OF_DEFINITION, LimitFacts, LimitId, LimitKind, LimitSelection, LimitsReport};
 use scheduler::snapshot::Waiting;
 use scheduler::step::PendingReason;
 
@@ -92,7 +92,7 @@ async fn limits_in_use_name_their_holders_and_lead_to_what_waits() {
     assert_eq!(asked, Some(backup));
 
     // Limits that no job needs are shown as well, and the engine is not asked for definitions without any.
-    server.stand.world().limits = LimitsFacts::default();
+    server.stand.world().limits = LimitsReport::default();
     all_say(
         &server.get("/definitions/export").await,
         &["2 at once for each labels.customer", "6 within 1m 0s"],

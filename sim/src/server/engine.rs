@@ -5,7 +5,7 @@ use scheduler::ids::GroupNo;
 use scheduler::input::Input;
 use scheduler::step::{Change, CloseReason, Effect, Ended};
 
-use super::{CrashPoint, UnderWay};
+use super::{CrashPoint, InFlight};
 use crate::agenda::Event;
 use crate::clock::Moment;
 use crate::connection::End;
@@ -69,7 +69,7 @@ impl World {
         let heard: Vec<_> =
             open.map(|(session, connection)| (*session, clock.up(heard(*connection)))).collect();
         if !heard.is_empty() {
-            self.decide(Input::Heard(heard));
+            self.decide(Input::SessionsActive(heard));
         }
         self.decide(Input::Tick);
     }
@@ -114,7 +114,7 @@ impl World {
             let scene = Scene { now, machines, attentive_since, drift_ppm, ageing };
             oracle.decided(scene, (&server.disk, workload), &process.scheduler, &step);
             oracle.check_admission(self.now, caller, &step);
-            let was_committed = process.under_way.is_none() && process.open.changes.is_empty();
+            let was_committed = process.in_flight.is_none() && process.open.changes.is_empty();
             // Rows do not tell how old a job was when it was placed.
             let facts = (&server.disk, &*workload, ageing.is_none() && was_committed);
             oracle.check_set_aside(now, facts, &process.scheduler, &step);
@@ -139,7 +139,7 @@ impl World {
     /// Closes the open group if the writer is free.
     fn hand_over(&mut self) {
         loop {
-            let Some(process) = self.server.process.as_mut().filter(|it| it.under_way.is_none()) else {
+            let Some(process) = self.server.process.as_mut().filter(|it| it.in_flight.is_none()) else {
                 return;
             };
             if process.open_effects.is_empty()
@@ -158,7 +158,7 @@ impl World {
             process.next_group = GroupNo(process.next_group.0 + 1);
             process.scheduler.begin(process.next_group);
             process.scheduler.commit_began(self.server.clock.up(self.now));
-            process.under_way = Some(UnderWay { group: Some(group), effects, began: self.now });
+            process.in_flight = Some(InFlight { group: Some(group), effects, began: self.now });
             let done = self.now + self.server.dice.skewed(self.swarm.sync);
             let generation = self.server.generation;
             self.agenda.schedule(done, Event::Committed { generation });
@@ -196,18 +196,18 @@ impl World {
         self.sync();
         let attentive_since = self.server.attentive_since(self.now);
         let Some(process) = &mut self.server.process else { return };
-        let Some(under_way) = process.under_way.take() else { return };
+        let Some(in_flight) = process.in_flight.take() else { return };
         process.scheduler.commit_ended(self.server.clock.up(self.now));
         self.server.attentive_since = attentive_since;
-        self.perform(under_way.effects);
+        self.perform(in_flight.effects);
         self.hand_over();
         self.plan_engine();
     }
 
     /// The store does not take the group under way.
     fn refuse_group(&mut self) {
-        let under_way = self.server.process.as_ref().and_then(|process| process.under_way.as_ref());
-        if let Some(group) = under_way.and_then(|it| it.group.as_ref()) {
+        let in_flight = self.server.process.as_ref().and_then(|process| process.in_flight.as_ref());
+        if let Some(group) = in_flight.and_then(|it| it.group.as_ref()) {
             self.trace.say(self.now, || format!("disk    refuses group {}", group.number.0));
             self.server.disk.refused = Some((group.epoch, group.number));
         }
@@ -217,10 +217,10 @@ impl World {
     fn sync(&mut self) {
         let attentive_since = self.server.attentive_since(self.now);
         let World { server, machines, oracle, coverage, trace, workload, .. } = self;
-        let Some(under_way) = server.process.as_mut().and_then(|process| process.under_way.as_mut()) else {
+        let Some(in_flight) = server.process.as_mut().and_then(|process| process.in_flight.as_mut()) else {
             return;
         };
-        let Some(group) = under_way.group.take() else { return };
+        let Some(group) = in_flight.group.take() else { return };
         trace.say(self.now, || format!("disk    has group {}", group.number.0));
         let (now, drift_ppm) = (self.now, self.swarm.drift_ppm);
         let scene = Scene { now, machines, attentive_since, drift_ppm, ageing: server.ageing };

@@ -39,7 +39,7 @@ impl World {
             epoch: disk.epoch,
             open: Group { definitions: definitions.clone(), ..Group::default() },
             open_effects: Vec::new(),
-            under_way: None,
+            in_flight: None,
             next_group: GroupNo(disk.group.0 + 1),
             inbox: VecDeque::new(),
             sessions: Vec::new(),
@@ -54,7 +54,7 @@ impl World {
             self.oracle.server_started(self.now, &process.scheduler, disk);
         }
         // As the engine does: the definitions are known before anything is decided.
-        self.decide(Input::Define(definitions));
+        self.decide(Input::ReplaceDefinitions(definitions));
     }
 
     /// `kill -9`, or a panic: the kernel closes the sockets; what was not durable is gone.

@@ -11,7 +11,7 @@ use worker::input::{Found, RuntimeEvent};
 
 pub(crate) fn input(input: &Input) -> String {
     match input {
-        Input::Define(list) => format!("{} definitions", list.len()),
+        Input::ReplaceDefinitions(list) => format!("{} definitions", list.len()),
         Input::Submit(it) => {
             let key = it.idempotency_key.as_ref().map(|key| format!(" key {}", key.key)).unwrap_or_default();
             format!(
@@ -30,7 +30,7 @@ pub(crate) fn input(input: &Input) -> String {
         Input::Unsent(_, tokens) => {
             format!("unsent {}", tokens.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
         }
-        Input::Heard(list) => {
+        Input::SessionsActive(list) => {
             let each =
                 list.iter().map(|(session, up)| format!("{} at {} ms", short(*session), up.0 / 1_000_000));
             format!("when it last heard of {}", each.collect::<Vec<_>>().join(", "))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::HeaderName;
 use axum::http::request::Parts;
 use scheduler::batches::BatchOptions;
-use scheduler::input::{Key, KeyHolder};
+use scheduler::input::{IdempotencyKey, KeyHolder};
 use scheduler::new_jobs::{NewJob, NewJobs};
 use scheduler::step::{Answer, Rejection};
 use sha2::{Digest, Sha256};
@@ -91,7 +91,7 @@ async fn submit_looked_up(
     for left in (0..tries).rev() {
         let asked = Arc::clone(&key);
         let (found, read_at) = state.read(move |archive| archive.key(&asked)).await?;
-        let key = Key { key: Arc::clone(&key), digest, found, read_at };
+        let key = IdempotencyKey { key: Arc::clone(&key), digest, found, read_at };
         let jobs = if left == 0 { std::mem::replace(&mut jobs, Vec::new().into()) } else { jobs.clone() };
         match state.services.engine.submit(jobs, batch.clone(), require_worker, Some(key)).await? {
             Answer::Rejected(Rejection::KeyReadingTooOld) => {}

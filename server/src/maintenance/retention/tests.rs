@@ -103,7 +103,13 @@ fn retention(
         Now { utc: Timestamp(ms), up: Uptime(ms.unsigned_abs() * 1_000_000) }
     };
     (
-        JobRetention::new(handles.remover, KEPT, PathBuf::from("/nonexistent"), handles.retention_by, now),
+        JobRetention::new(
+            handles.remover,
+            KEPT,
+            PathBuf::from("/nonexistent"),
+            handles.last_retention_time,
+            now,
+        ),
         engine,
     )
 }

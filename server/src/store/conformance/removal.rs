@@ -157,12 +157,16 @@ pub(in crate::store) fn keys_and_late_reports_have_an_age_of_their_own(backend: 
 
 pub(in crate::store) fn the_time_that_retention_goes_by_is_kept(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
-    assert_eq!(harness.restart().0.retention_by, None);
+    assert_eq!(harness.restart().0.last_retention_time, None);
     harness.remove(RetentionCutoffs { by: Some(Timestamp(77)), ..KEEP });
     harness.remove(KEEP);
-    assert_eq!(harness.restart().0.retention_by, Some(Timestamp(77)), "saying nothing changes nothing");
+    assert_eq!(
+        harness.restart().0.last_retention_time,
+        Some(Timestamp(77)),
+        "saying nothing changes nothing"
+    );
     harness.remove(RetentionCutoffs { by: Some(Timestamp(-5)), ..KEEP });
-    assert_eq!(harness.restart().0.retention_by, Some(Timestamp(-5)));
+    assert_eq!(harness.restart().0.last_retention_time, Some(Timestamp(-5)));
 }
 
 pub(in crate::store) fn an_older_epoch_removes_nothing(backend: &mut dyn Backend) {

@@ -22,7 +22,7 @@ use crate::store::{CommitError, LoadError};
 pub(super) struct Checkpointer {
     asks: Option<Sender<()>>,
     done: Receiver<Result<(), CommitError>>,
-    under_way: bool,
+    in_flight: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -43,14 +43,14 @@ impl Checkpointer {
         };
         let thread = thread::Builder::new().name("store-log".into()).spawn(serve);
         let thread = thread.map_err(|error| LoadError::Io(Box::new(error)))?;
-        Ok(Self { asks: Some(asks), done, under_way: false, thread: Some(thread) })
+        Ok(Self { asks: Some(asks), done, in_flight: false, thread: Some(thread) })
     }
 
     /// Asks for what is in the log by now to be written back, and returns at once; false if something is under way already.
     pub(super) fn request(&mut self) -> bool {
-        let Some(asks) = self.asks.as_ref().filter(|_| !self.under_way) else { return false };
-        self.under_way = asks.send(()).is_ok();
-        self.under_way
+        let Some(asks) = self.asks.as_ref().filter(|_| !self.in_flight) else { return false };
+        self.in_flight = asks.send(()).is_ok();
+        self.in_flight
     }
 
     /// True if no checkpoint is under way.
@@ -58,17 +58,17 @@ impl Checkpointer {
     /// # Errors
     /// The checkpoint failed.
     pub(super) fn is_idle(&mut self) -> Result<bool, CommitError> {
-        if self.under_way {
+        if self.in_flight {
             match self.done.try_recv() {
                 Ok(result) => {
-                    self.under_way = false;
+                    self.in_flight = false;
                     result?;
                 }
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => return Err(thread_ended()),
             }
         }
-        Ok(!self.under_way)
+        Ok(!self.in_flight)
     }
 
     /// Waits until nothing is under way.
@@ -76,7 +76,7 @@ impl Checkpointer {
     /// # Errors
     /// The checkpoint failed.
     pub(super) fn wait_idle(&mut self) -> Result<(), CommitError> {
-        if !std::mem::take(&mut self.under_way) {
+        if !std::mem::take(&mut self.in_flight) {
             return Ok(());
         }
         self.done.recv().unwrap_or_else(|_| Err(thread_ended()))

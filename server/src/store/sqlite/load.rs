@@ -207,7 +207,7 @@ fn installation(row: &Row<'_>) -> rusqlite::Result<Loaded> {
         unique: Vec::new(),
         batches: Vec::new(),
         parents: Vec::new(),
-        retention_by: row.get::<_, Option<i64>>("retention_by")?.map(Timestamp),
+        last_retention_time: row.get::<_, Option<i64>>("retention_by")?.map(Timestamp),
     })
 }
 

@@ -279,11 +279,11 @@ pub(crate) async fn answer(
                 world.pause_origins.push(origin);
                 reply.send(Answer::Pause(PauseResult { former, in_force }.into()))
             }
-            Command::Define { definitions } => {
+            Command::ReplaceDefinitions { definitions } => {
                 world.define(&definitions);
                 continue;
             }
-            Command::Learn { .. } | Command::MissingSecrets(_) => continue,
+            Command::AddDefinition { .. } | Command::MissingSecrets(_) => continue,
             Command::Limits { selection, reply } => {
                 world.limit_selections.push(selection);
                 let _ = reply.send(world.limits.clone());
@@ -311,7 +311,7 @@ fn submit(
     jobs: NewJobs,
     batch: Option<BatchOptions>,
     require_worker: bool,
-    key: Option<scheduler::input::Key>,
+    key: Option<scheduler::input::IdempotencyKey>,
 ) -> Answer {
     if let Some(key) = &key
         && let Some(found) = key.found

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_server::catalogue::Entry;
-use longshore_server::events::Known;
+use longshore_server::events::FeedState;
 use longshore_server::store::{AttemptRow, StoredDefinition};
 use protocol::container::ContainerSpec;
 use protocol::report::{Availability, OutputLengths, Phase};
@@ -21,8 +21,8 @@ use scheduler::snapshot::{Snapshot, Waiting, WorkerFacts, WorkerState};
 use scheduler::step::PendingReason;
 
 /// The state of the event feed before the first group: definitions and workers, no job.
-pub(crate) fn event_state() -> Known {
-    let mut known = Known::at(Epoch(3), GroupNo(10));
+pub(crate) fn event_state() -> FeedState {
+    let mut known = FeedState::at(Epoch(3), GroupNo(10));
     definitions().iter().for_each(|entry| known.restore_definition(&entry.stored));
     known.restore_worker(&worker_row(1, "w1"));
     known.restore_snapshot(Arc::new(snapshot()));

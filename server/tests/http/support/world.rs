@@ -16,7 +16,7 @@ use scheduler::explain::Explanation;
 use scheduler::fleet::row::WorkerRow;
 use scheduler::input::{KeyHolder, Operation};
 use scheduler::job::State;
-use scheduler::limits::{LimitSelection, LimitsFacts};
+use scheduler::limits::{LimitSelection, LimitsReport};
 use scheduler::new_jobs::NewJob;
 use scheduler::origin::Origin;
 use scheduler::pauses::PauseTarget;
@@ -59,7 +59,7 @@ pub(crate) struct World {
     pub(crate) pause_origins: Vec<Origin>,
     pub(crate) pause_ends: Vec<Option<Timestamp>>,
     /// The answer about limits, and what was asked for.
-    pub(crate) limits: LimitsFacts,
+    pub(crate) limits: LimitsReport,
     pub(crate) limit_selections: Vec<LimitSelection>,
     /// Revisions in the order in which they were stored.
     pub(crate) revisions: Vec<Revision>,

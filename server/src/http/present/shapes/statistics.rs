@@ -50,7 +50,7 @@ pub struct Statistics {
 pub struct Percentiles {
     /// The median.
     pub p50_ms: u64,
-    /// Of 90 in a hundred.
+    /// 90 % took at most this long.
     pub p90_ms: u64,
     /// Of 99 in a hundred.
     pub p99_ms: u64,

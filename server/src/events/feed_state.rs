@@ -26,7 +26,7 @@ use crate::store::{Group, JobOrigin, StoredDefinition};
 
 /// The state of the feed. The engine fills it while it loads the store.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct FeedState {
     pub(super) last: EventId,
     pub(super) jobs: LiveJobs,
     /// The current attempts of jobs.
@@ -73,7 +73,7 @@ impl EventSink<'_> {
     }
 }
 
-impl Known {
+impl FeedState {
     /// Nothing but the place of the first event: after the last committed group, in this epoch.
     #[must_use]
     pub fn at(epoch: Epoch, group: GroupNo) -> Self {
