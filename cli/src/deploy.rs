@@ -79,6 +79,8 @@ fn totals(deployed: &Deployed) -> Vec<String> {
         false => String::new(),
     };
     let deployed = format!("{counts}; deployed revision {}{before}", plan.revision);
-    let former = previous_file.as_ref().map(|file| format!("the former file is on the server: {file}"));
+    let former = previous_file
+        .as_ref()
+        .map(|file| format!("the former text is in {file}, beside the jobs file of the server"));
     std::iter::once(deployed).chain(former).collect()
 }

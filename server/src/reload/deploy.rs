@@ -3,13 +3,13 @@
 //! All of that happens in the turn of a reload, and room for the new definitions is reserved in the engine before the file is replaced. So
 //! nothing refuses definitions whose file has been written. After a crash in between, the next start loads the new file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use protocol::Revision;
 
 use super::accepted::AcceptedFile;
-use super::deploy_target::{DeployTarget, TargetError};
+use super::deploy_target::{self, DeployTarget, TargetError};
 use super::{Proposed, ReloadError, Reloader, Source};
 use crate::config::Deploys;
 use crate::config::jobs_file::listing::FileIdentity;
@@ -40,10 +40,8 @@ pub enum DeployMode {
 pub struct Deployed {
     /// The definitions before and after it.
     pub proposed: Proposed,
-    /// The file that it has replaced, or would.
-    pub file: PathBuf,
-    /// The file with the former text; none if nothing was written, or there was no file.
-    pub previous_file: Option<PathBuf>,
+    /// The name of the file beside the jobs file that has its former text; none if nothing was written, or there was no file.
+    pub previous_file: Option<String>,
 }
 
 /// The reason why a deploy changed nothing.
@@ -56,10 +54,10 @@ pub enum DeployError {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// Somebody has changed the file, and it was not loaded since.
-    #[error("{} has changes that were not loaded", file.display())]
+    #[error("the server's {file} has changes that were not loaded")]
     ChangedFile {
-        /// The jobs file.
-        file: PathBuf,
+        /// The name of the jobs file.
+        file: String,
     },
     /// A reload of this text would be refused, too.
     #[error(transparent)]
@@ -121,7 +119,7 @@ impl Reloader {
         let text = Arc::new(text);
         let (target, state) = self.look_at_file(text.clone()).await?;
         if expected.is_some() && state == FileState::Changed {
-            return Err(DeployError::ChangedFile { file: self.jobs_file.clone() });
+            return Err(DeployError::ChangedFile { file: self.name() });
         }
         let source = Source::Proposed(JobsText::File(text.as_str().to_owned()));
         let new = self.read(source, None).await?;
@@ -130,7 +128,7 @@ impl Reloader {
             definitions: new.definitions.clone(),
             warnings: new.warnings.iter().cloned().chain(self.warning_of_change(state)).collect(),
         };
-        let mut deployed = Deployed { proposed, file: self.jobs_file.clone(), previous_file: None };
+        let mut deployed = Deployed { proposed, previous_file: None };
         if mode == DeployMode::DryRun {
             return Ok(deployed);
         }
@@ -153,14 +151,15 @@ impl Reloader {
         tokio::task::spawn_blocking(look).await.map_err(ReloadError::from)?
     }
 
-    async fn write(&self, target: DeployTarget, text: Arc<String>) -> Result<Option<PathBuf>, DeployError> {
+    async fn write(&self, target: DeployTarget, text: Arc<String>) -> Result<Option<String>, DeployError> {
         let deployed_file = self.deployed_file.clone();
         let write = move || {
             target.replace(text.as_bytes(), |identity| {
                 *deployed_file.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
             })
         };
-        Ok(tokio::task::spawn_blocking(write).await.map_err(ReloadError::from)??)
+        let former = tokio::task::spawn_blocking(write).await.map_err(ReloadError::from)??;
+        Ok(former.map(|path| deploy_target::name(&path)))
     }
 
     fn warning_of_change(&self, state: FileState) -> Option<String> {

@@ -20,9 +20,9 @@ pub(super) struct DeployTarget {
     metadata: Option<Metadata>,
 }
 
-/// The reason why the jobs file cannot be replaced.
+/// The reason why the jobs file cannot be replaced. It names files without their directories: an API client does not need to know them.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {reason}", path.display())]
+#[error("{}: {reason}", name(path))]
 pub struct TargetError {
     path: PathBuf,
     reason: String,
@@ -158,6 +158,11 @@ impl DeployTarget {
         name.push(after);
         self.directory().join(name)
     }
+}
+
+/// The name of a file, without the directories above it.
+pub(super) fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 fn reason(error: &io::Error) -> String {

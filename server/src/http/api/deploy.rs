@@ -37,18 +37,12 @@ pub(crate) async fn deploy(
     // Read before the deploy, since nothing may fail once it is done.
     let scheduled = state.read(|archive| archive.scheduled_jobs()).await?;
     let snapshot = state.services.engine.snapshot();
-    let deployed = reloader.deploy(Deploy { text, expected, mode }).await?;
-    let Deployed { proposed, file, previous_file } = deployed;
+    let Deployed { proposed, previous_file } = reloader.deploy(Deploy { text, expected, mode }).await?;
     let mut plan = plan::compare(proposed, &snapshot);
     plan.cancels_removed = reloader.cancels_removed();
     plan::add_scheduled(&mut plan, &scheduled);
     note::detail(in_words(&plan, mode));
-    Ok(Json(shapes::Deployed {
-        plan,
-        dry_run: mode == DeployMode::DryRun,
-        file: file.display().to_string(),
-        previous_file: previous_file.map(|file| file.display().to_string()),
-    }))
+    Ok(Json(shapes::Deployed { plan, dry_run: mode == DeployMode::DryRun, previous_file }))
 }
 
 /// The text of the jobs file, as the server would read it from its disk.

@@ -47,7 +47,7 @@ pub(super) fn definitions() -> Vec<Operation> {
             .answers(200, "What has changed.", vec![object::<shapes::Deployed>(json!({
                 "current_revision": REVISION_EXAMPLE, "revision": REVISION_EXAMPLE, "added": [{ "name": "resize", "queued": 0 }],
                 "removed": [], "changed": [], "unchanged": 3, "warnings": [], "dry_run": false,
-                "file": "/var/lib/longshore/jobs/jobs.yaml", "previous_file": "/var/lib/longshore/jobs/jobs.yaml.previous"
+                "previous_file": "jobs.yaml.previous"
             }))])
             .problems(&[
                 &NO_BODY,

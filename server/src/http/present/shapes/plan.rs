@@ -46,7 +46,7 @@ pub struct Plan {
     pub cancels_removed: bool,
 }
 
-/// The effect of a deploy: that of a reload of the same text, and the files.
+/// The effect of a deploy: that of a reload of the same text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Deployed {
     /// The changes. `current_revision` is the revision before the deploy, `revision` the one after it.
@@ -54,9 +54,7 @@ pub struct Deployed {
     pub plan: Plan,
     /// Nothing was changed, only checked.
     pub dry_run: bool,
-    /// The jobs file of the server.
-    pub file: String,
-    /// The file on the server with the former text; absent if nothing was written, or if there was no file.
+    /// The name of the file with the former text, beside the jobs file of the server; absent if nothing was written, or if there was no file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_file: Option<String>,
 }
