@@ -70,7 +70,8 @@ pub(crate) async fn deploy(flags: Flags) -> anyhow::Result<()> {
 
 fn totals(deployed: &Deployed) -> Vec<String> {
     let Deployed { plan, dry_run, previous_file, .. } = deployed;
-    let counts = plan::counts(plan);
+    let policy = if deployed.policy_changed { "; the policy has changed" } else { "" };
+    let counts = format!("{}{policy}", plan::counts(plan));
     if *dry_run {
         return vec![format!("{counts}; nothing was changed, present revision {}", plan.current_revision)];
     }

@@ -242,3 +242,24 @@ async fn a_watch_does_not_load_the_deployed_file_again_and_follows_a_link_to_it(
     wait_until("the edit is loaded", async || names(&cluster).await == ["hello", "old"]).await;
     assert_eq!(read(), 2, "{}", server.log());
 }
+
+#[tokio::test]
+async fn a_deploy_is_held_to_the_policy_as_it_is_now() {
+    let cluster = cluster();
+    let policy = cluster.path("policy.yaml").display().to_string();
+    let write = |timeout: &str| {
+        let text = format!("version: 1\nrules:\n  - runtimes: [fake]\n    max_timeout: {timeout}\n");
+        std::fs::write(&policy, text).unwrap();
+    };
+    write("2h");
+    let _server = cluster.start_server(&["--allow-deploy", "--policy", &policy]).await;
+    let (code, told) = deploy(&cluster, &NEW.replace("1m", "3h"), &[]);
+    assert!(code != 0 && told.contains("mine.yaml:4:3") && told.contains("forbidden_by_policy"), "{told}");
+    write("3h");
+    let (code, told) = deploy(&cluster, &NEW.replace("1m", "3h"), &[]);
+    assert!(code == 0 && told.contains("0 unchanged; the policy has changed; deployed revision"), "{told}");
+    write("1m");
+    let (code, told) = deploy(&cluster, JOBS, &[]);
+    assert!(code != 0 && told.contains("forbidden_by_policy"), "{told}");
+    assert_eq!(names(&cluster).await, ["fresh", "hello"]);
+}

@@ -38,11 +38,14 @@ pub(crate) async fn deploy(
     let scheduled = state.read(|archive| archive.scheduled_jobs()).await?;
     let snapshot = state.services.engine.snapshot();
     let Deployed { proposed, previous_file } = reloader.deploy(Deploy { text, expected, mode }).await?;
+    let policy_changed = proposed.current.policy() != proposed.definitions.policy();
     let mut plan = plan::compare(proposed, &snapshot);
     plan.cancels_removed = reloader.cancels_removed();
     plan::add_scheduled(&mut plan, &scheduled);
-    note::detail(in_words(&plan, mode));
-    Ok(Json(shapes::Deployed { plan, dry_run: mode == DeployMode::DryRun, previous_file }))
+    let deployed =
+        shapes::Deployed { plan, dry_run: mode == DeployMode::DryRun, policy_changed, previous_file };
+    note::detail(in_words(&deployed));
+    Ok(Json(deployed))
 }
 
 /// The text of the jobs file, as the server would read it from its disk.
@@ -56,8 +59,9 @@ fn one(body: bytes::Bytes) -> Result<String, Problem> {
 }
 
 /// The effect, for the audit log.
-fn in_words(plan: &shapes::Plan, mode: DeployMode) -> String {
-    if mode == DeployMode::DryRun {
+fn in_words(deployed: &shapes::Deployed) -> String {
+    let shapes::Deployed { plan, dry_run, policy_changed, .. } = deployed;
+    if *dry_run {
         return plan::in_words(plan);
     }
     let changes = note::changes([
@@ -66,8 +70,9 @@ fn in_words(plan: &shapes::Plan, mode: DeployMode) -> String {
         ("removed", plan.removed.iter().map(|it| &it.name).collect()),
     ]);
     let changes = changes.unwrap_or_else(|| "changed nothing".to_owned());
-    // First, since a long list is cut.
-    format!("revision {} -> {}; {changes}", plan.current_revision, plan.revision)
+    let policy = if *policy_changed { "changed the policy; " } else { "" };
+    // The list comes last, since a long one is cut.
+    format!("revision {} -> {}; {policy}{changes}", plan.current_revision, plan.revision)
 }
 
 impl From<DeployError> for Problem {
