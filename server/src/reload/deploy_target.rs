@@ -81,22 +81,27 @@ impl DeployTarget {
     ) -> Result<Option<PathBuf>, TargetError> {
         let (draft, former_draft) = (self.beside(".", ".draft"), self.beside(".", ".previous.draft"));
         let swap = || {
-            let former = self.metadata.as_ref().map(|metadata| self.copy_former(&former_draft, metadata));
-            let former = former.transpose()?.map(|_| self.beside("", ".previous"));
-            let mut file = self.open_draft(&draft)?;
-            file.write_all(text)?;
-            file.sync_all()?;
-            fs::rename(&draft, &self.path)?;
-            replaced(FileIdentity::of(&file.metadata()?));
-            Ok(former)
+            let file =
+                self.write_drafts(text, &draft, &former_draft).map_err(|error| self.of_disk(&error))?;
+            if self.has_changed() {
+                return Err(
+                    self.refuse(CHANGED.to_owned(), "look at the file on the server, and deploy again")
+                );
+            }
+            fs::rename(&draft, &self.path).map_err(|error| self.of_disk(&error))?;
+            Ok(file)
         };
-        let former = swap().map_err(|error: io::Error| {
+        let file = swap().inspect_err(|_| {
             for draft in [&draft, &former_draft] {
                 // One that was not made cannot be removed, and one that stays does no harm.
                 let _ = fs::remove_file(draft);
             }
-            TargetError { path: self.path.clone(), reason: reason(&error), hint: hint(&error) }
         })?;
+        // Without this, a watch loads the file once more.
+        if let Ok(metadata) = file.metadata() {
+            replaced(FileIdentity::of(&metadata));
+        }
+        let former = self.metadata.as_ref().map(|_| self.beside("", ".previous"));
         // The file has its new text, so nothing from here on may refuse the deploy.
         let kept = former.and_then(|former| match fs::rename(&former_draft, &former) {
             Ok(()) => Some(former),
@@ -112,6 +117,31 @@ impl DeployTarget {
             );
         }
         Ok(kept)
+    }
+
+    /// Writes the new text and the former one beside the file. Returns the file with the new one.
+    fn write_drafts(&self, text: &[u8], draft: &Path, former_draft: &Path) -> io::Result<File> {
+        if let Some(metadata) = &self.metadata {
+            self.copy_former(former_draft, metadata)?;
+        }
+        let mut file = self.open_draft(draft)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        Ok(file)
+    }
+
+    fn refuse(&self, reason: String, hint: &'static str) -> TargetError {
+        TargetError { path: self.path.clone(), reason, hint }
+    }
+
+    fn of_disk(&self, error: &io::Error) -> TargetError {
+        self.refuse(reason(error), hint(error))
+    }
+
+    /// True if the file is not the one that was found.
+    fn has_changed(&self) -> bool {
+        let now = fs::metadata(&self.path).ok();
+        now.as_ref().map(FileIdentity::of) != self.metadata.as_ref().map(FileIdentity::of)
     }
 
     fn copy_former(&self, draft: &Path, metadata: &Metadata) -> io::Result<()> {
@@ -185,6 +215,7 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
+const CHANGED: &str = "somebody has changed it while the deploy was checked";
 const ONE_FILE: &str = "name one file with --jobs, or bring the files to the server, and 'longshore reload'";
 
 #[cfg(test)]
@@ -242,5 +273,18 @@ mod tests {
         target.replace(b"new", |_| panic!("it was not replaced")).expect_err("the draft cannot be made");
         assert_eq!((read(&at("jobs.yaml")), read(&at("jobs.yaml.previous"))), ("old".into(), "older".into()));
         assert!(!at(".jobs.yaml.previous.draft").exists());
+    }
+
+    #[test]
+    fn a_file_that_was_changed_since_it_was_found_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("jobs.yaml");
+        fs::write(&file, "old").unwrap();
+        let target = DeployTarget::find(&file).expect("it can be replaced");
+        fs::write(&file, "edited").unwrap();
+        let error = target.replace(b"new", |_| panic!("it was not replaced")).expect_err("it was changed");
+        assert_eq!(error.to_string(), format!("jobs.yaml: {CHANGED}"));
+        assert_eq!(read(&file), "edited");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "drafts are left");
     }
 }
