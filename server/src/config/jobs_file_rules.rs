@@ -23,7 +23,7 @@ pub enum FaultyJobsFile {
 /// Replacement of the jobs file by a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Deploys {
-    /// Every deploy is refused: whoever deploys can run any image on the workers.
+    /// Every deploy is refused: it can run any image on the workers.
     #[default]
     Refused,
     /// Operators may deploy.

@@ -67,11 +67,11 @@ pub struct Handle {
 
 /// Room in the engine's inbox for new definitions.
 #[derive(Debug)]
-pub(crate) struct DefinePermit<'h>(mpsc::Permit<'h, Command>);
+pub struct DefinePermit<'h>(mpsc::Permit<'h, Command>);
 
 impl DefinePermit<'_> {
     /// Replaces the definitions; unfinished jobs keep those that they were made with.
-    pub(crate) fn define(self, definitions: Arc<Definitions>) {
+    pub fn define(self, definitions: Arc<Definitions>) {
         self.0.send(Command::Define { definitions });
     }
 }
@@ -227,7 +227,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`Busy`] if the inbox is full.
-    pub(crate) fn reserve_define(&self) -> Result<DefinePermit<'_>, Busy> {
+    pub fn reserve_define(&self) -> Result<DefinePermit<'_>, Busy> {
         self.inbox.try_reserve().map(DefinePermit).map_err(|_| Busy)
     }
 
