@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use server::config::{FaultyJobsFile, Settings};
+use server::config::{Deploys, FaultyJobsFile, Settings};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
@@ -36,6 +36,9 @@ pub(crate) struct Flags {
     /// File with limits on what definitions may do.
     #[arg(long, env = "LONGSHORE_POLICY", value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// Let 'longshore deploy' replace the jobs file.
+    #[arg(long, env = "LONGSHORE_ALLOW_DEPLOY")]
+    allow_deploy: bool,
     /// Post notifications also to this network, such as 127.0.0.0/8; without it only to public addresses. May be repeated.
     #[arg(long, env = "LONGSHORE_ALLOW_WEBHOOK", value_name = "CIDR", value_delimiter = ',')]
     allow_webhook: Vec<String>,
@@ -54,6 +57,7 @@ pub(crate) fn dev(flags: Flags) -> anyhow::Result<()> {
         jobs_file: flags.jobs,
         // The file was probably edited just now, and its faults are what the user wants to see.
         faulty_jobs_file: FaultyJobsFile::Refuse,
+        deploys: if flags.allow_deploy { Deploys::Allowed } else { Deploys::Refused },
         secrets_dir: flags.secrets_dir,
         policy_file: flags.policy,
         allowed_webhooks: flags.allow_webhook,

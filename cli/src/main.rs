@@ -16,6 +16,7 @@ mod client_certificate;
 mod completions;
 mod core_dumps;
 mod definitions;
+mod deploy;
 mod dev;
 mod doctor;
 mod duration;

@@ -85,7 +85,7 @@ fn read(path: &Path) -> anyhow::Result<(&'static str, String)> {
     Ok(("application/json", serde_json::to_string(&JobsFiles { files })?))
 }
 
-fn has_changes(plan: &Plan) -> bool {
+pub(crate) fn has_changes(plan: &Plan) -> bool {
     !(plan.added.is_empty() && plan.removed.is_empty() && plan.changed.is_empty())
 }
 
@@ -93,8 +93,17 @@ fn print_plan(flags: &Flags, plan: &Plan, json: &Value) -> anyhow::Result<()> {
     if records::print(flags.common.format, json, "revision")? {
         return Ok(());
     }
+    print_changes(plan, &flags.file)?;
+    for line in totals(plan) {
+        screen::line(&screen::visible(&line))?;
+    }
+    Ok(())
+}
+
+/// Prints the warnings of the file and its changes.
+pub(crate) fn print_changes(plan: &Plan, file: &Path) -> anyhow::Result<()> {
     for warning in &plan.warnings {
-        screen::note(&format!("warning: {}", rename(warning, &flags.file)));
+        screen::note(&format!("warning: {}", rename(warning, file)));
     }
     for line in lines(plan) {
         screen::line(&screen::visible(&line))?;
@@ -103,7 +112,7 @@ fn print_plan(flags: &Flags, plan: &Plan, json: &Value) -> anyhow::Result<()> {
 }
 
 /// The server reports faults under the name of its own file; people look for them in theirs.
-fn with_file_name(error: anyhow::Error, file: &Path) -> anyhow::Error {
+pub(crate) fn with_file_name(error: anyhow::Error, file: &Path) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(failure) => failure.map_faults(|fault| rename(&fault, file)).into(),
         Err(error) => error,
@@ -145,14 +154,18 @@ fn lines(plan: &Plan) -> Vec<String> {
             "(*) acts at once, also on jobs that were made before; other keys hold for new jobs".to_owned(),
         );
     }
-    lines.push(format!(
-        "{} added, {} removed, {} changed, {} unchanged; present revision {}",
-        plan.added.len(),
-        plan.removed.len(),
-        plan.changed.len(),
-        plan.unchanged,
-        plan.current_revision
-    ));
+    lines
+}
+
+/// The numbers of changes.
+pub(crate) fn counts(plan: &Plan) -> String {
+    let Plan { added, removed, changed, unchanged, .. } = plan;
+    let [added, removed, changed] = [added.len(), removed.len(), changed.len()];
+    format!("{added} added, {removed} removed, {changed} changed, {unchanged} unchanged")
+}
+
+fn totals(plan: &Plan) -> Vec<String> {
+    let mut lines = vec![format!("{}; present revision {}", counts(plan), plan.current_revision)];
     if has_changes(plan) {
         let Plan { current_revision, revision, .. } = plan;
         lines.push(format!(
@@ -186,7 +199,7 @@ fn facts(definition: &PlannedDefinition, exception: &str) -> Vec<String> {
     }
     let waiting = definition.queued + definition.scheduled;
     if waiting > 0 {
-        facts.push(format!("    waiting jobs that keep the present revision{exception}: {waiting}"));
+        facts.push(format!("    waiting jobs that keep their revision{exception}: {waiting}"));
     }
     facts.extend(definition.unmet.iter().map(|rule| format!("    no connected worker has {rule}")));
     facts

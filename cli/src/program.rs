@@ -10,10 +10,10 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::failure::{Exit, exit_of};
 use crate::settings::{self, Invocation, Overridden};
 use crate::{
-    audit, backfill, backup, batches, cert, completions, definitions, dev, doctor, events, explain, grep,
-    health, import, job_verbs, jobs, limits, logs, man, notify, pauses, pipelines, plan, reschedule, restore,
-    run, schedules, schema, screen, server, show, statistics, submit, tokens, top, upgrade_check, validate,
-    wait, whoami, worker, workers,
+    audit, backfill, backup, batches, cert, completions, definitions, deploy, dev, doctor, events, explain,
+    grep, health, import, job_verbs, jobs, limits, logs, man, notify, pauses, pipelines, plan, reschedule,
+    restore, run, schedules, schema, screen, server, show, statistics, submit, tokens, top, upgrade_check,
+    validate, wait, whoami, worker, workers,
 };
 
 /// A job server with remote workers.
@@ -72,6 +72,7 @@ pub(crate) enum Verb {
     StopUnmanaged(workers::StopUnmanagedFlags),
     Definitions(definitions::Flags),
     Plan(plan::Flags),
+    Deploy(deploy::Flags),
     Reload(definitions::ReloadFlags),
     Schedules(schedules::ListFlags),
     Next(schedules::NextFlags),
@@ -161,6 +162,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::StopUnmanaged(flags) => block_on(workers::stop_unmanaged(flags)),
         Verb::Definitions(flags) => block_on(definitions::definitions(flags)),
         Verb::Plan(flags) => block_on(plan::plan(flags)),
+        Verb::Deploy(flags) => block_on(deploy::deploy(flags)),
         Verb::Reload(flags) => block_on(definitions::reload(flags)),
         Verb::Schedules(flags) => block_on(schedules::list(flags)),
         Verb::Next(flags) => block_on(schedules::next(flags)),

@@ -4,7 +4,7 @@ mod retention;
 
 use std::path::{Path, PathBuf};
 
-use server::config::{Config, MailSettings, Settings, SettingsError};
+use server::config::{Config, Deploys, MailSettings, Settings, SettingsError};
 use server::store::LoadError;
 use server::{Server, ServerError};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,9 @@ pub(crate) struct Flags {
     /// Reload the job definitions when their file or directory changes. A file with faults changes nothing.
     #[arg(long, env = "LONGSHORE_WATCH_JOBS")]
     watch_jobs: bool,
+    /// Let operators replace the jobs file by 'longshore deploy'. They can then run any image on the workers.
+    #[arg(long, env = "LONGSHORE_ALLOW_DEPLOY")]
+    allow_deploy: bool,
     /// Path prefix of all URLs, for a server behind a proxy.
     #[arg(
         long,
@@ -288,6 +291,7 @@ pub(crate) fn server(flags: Flags) -> anyhow::Result<()> {
         worker_labels: flags.worker_labels,
         removed_definitions: flags.removed_definitions.into(),
         faulty_jobs_file: flags.faulty_jobs_file.into(),
+        deploys: if flags.allow_deploy { Deploys::Allowed } else { Deploys::Refused },
         retention: flags.retention.into(),
     })?;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {

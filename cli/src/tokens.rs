@@ -97,7 +97,7 @@ enum TokenRole {
     Viewer,
     /// Also submit, change, cancel and retry jobs
     Submitter,
-    /// Also release jobs, operate workers, pause schedules, reload definitions
+    /// Also release jobs, operate workers, pause schedules, reload and deploy definitions
     Operator,
     /// Also manage tokens and read the audit log
     Admin,

@@ -42,6 +42,7 @@ const VERBS: &[&str] = &[
     "stop-unmanaged",
     "definitions",
     "plan",
+    "deploy",
     "reload",
     "schedules",
     "next",

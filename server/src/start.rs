@@ -272,6 +272,7 @@ impl Parts {
                 .with_policy(config.policy_file.clone())
                 .with_removed(config.removed_definitions)
                 .with_copies(config.data_dir.clone(), config.faulty_jobs_file)
+                .with_deploys(config.deploys)
                 .with_refusal(refusal)
                 .with_mail(self.mail)
                 .with_records(self.records.clone());

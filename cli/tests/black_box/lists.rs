@@ -164,8 +164,8 @@ fn plan_prints_a_difference_and_exits_with_2_on_request() {
     std::fs::write(&file, "jobs: {}").unwrap();
     let file = file.to_str().unwrap();
     let said = run(&mut stub.longshore(&["plan", file]));
-    let expected = "+ backup\n    next: 2026-11-24T02:00:00.000Z\n    no connected worker has disk=ssd\n- old\n    waiting jobs that keep the present revision: 3\n~ resize\n    concurrency.limit: 1 -> 2 (*)\n    \
-        image: resize:1 -> resize:2\n    timeout_ms: none -> 60000\n    environment.PW: changed (values are not shown)\n    waiting jobs that keep the present revision, but for (*): 3\n\
+    let expected = "+ backup\n    next: 2026-11-24T02:00:00.000Z\n    no connected worker has disk=ssd\n- old\n    waiting jobs that keep their revision: 3\n~ resize\n    concurrency.limit: 1 -> 2 (*)\n    \
+        image: resize:1 -> resize:2\n    timeout_ms: none -> 60000\n    environment.PW: changed (values are not shown)\n    waiting jobs that keep their revision, but for (*): 3\n\
         (*) acts at once, also on jobs that were made before; other keys hold for new jobs\n\
         1 added, 1 removed, 1 changed, 7 unchanged; present revision aa\n\
         new revision bb; to load exactly this: longshore reload --expect aa --expect-new bb\n";

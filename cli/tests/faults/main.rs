@@ -5,6 +5,7 @@
 
 mod cloned_identity;
 mod cut_output;
+mod deploy;
 mod descriptors;
 mod disk;
 mod docker_away;

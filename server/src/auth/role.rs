@@ -13,7 +13,7 @@ pub enum Role {
     Viewer,
     /// Submits, changes, cancels and retries jobs.
     Submitter,
-    /// Releases jobs, operates workers, pauses jobs and schedules and reloads the definitions.
+    /// Releases jobs, operates workers, pauses jobs and schedules, reloads the definitions, and replaces them where deploys are allowed.
     Operator,
     /// Manages tokens and reads the audit log.
     Admin,
@@ -43,7 +43,7 @@ impl Role {
             Self::Viewer => "read everything except for tokens and the audit log",
             Self::Submitter => "read, and submit, change, cancel and retry jobs",
             Self::Operator => {
-                "do what a submitter may, and release jobs, operate workers, pause jobs and schedules, and reload jobs.yaml"
+                "do what a submitter may, and release jobs, operate workers, pause jobs and schedules, and reload or deploy jobs.yaml"
             }
             Self::Admin => "do everything, and make tokens",
         }
@@ -84,7 +84,7 @@ pub enum Permission {
     Read,
     /// Submit, change, cancel and retry jobs.
     Submit,
-    /// Release jobs, operate workers, pause jobs and schedules, reload definitions.
+    /// Release jobs, operate workers, pause jobs and schedules, reload and deploy definitions.
     Operate,
     /// Manage tokens, read the audit log.
     Administer,
@@ -157,6 +157,7 @@ mod tests {
             (Method::POST, "/api/definitions/resize/pause", Permission::Operate),
             (Method::POST, "/api/definitions/reload", Permission::Operate),
             (Method::POST, "/api/definitions/plan", Permission::Operate),
+            (Method::PUT, "/api/definitions", Permission::Operate),
             (Method::POST, "/api/workers/1/drain", Permission::Operate),
             (Method::POST, "/api/notifications/7/send", Permission::Operate),
             (Method::POST, "/notifications/send", Permission::Operate),

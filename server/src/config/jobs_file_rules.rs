@@ -1,4 +1,4 @@
-//! Rules about the jobs file: a start with a faulty one, and definitions that it no longer has.
+//! Rules about the jobs file: a start with a faulty one, definitions that it no longer has, and deploys.
 
 /// Treatment of waiting jobs whose definition jobs.yaml no longer has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,4 +18,14 @@ pub enum FaultyJobsFile {
     UseLast,
     /// It does not start.
     Refuse,
+}
+
+/// Replacement of the jobs file by a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deploys {
+    /// Every deploy is refused: it can run any image on the workers.
+    #[default]
+    Refused,
+    /// Operators may deploy.
+    Allowed,
 }

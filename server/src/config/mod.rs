@@ -36,7 +36,7 @@ pub use address::BasePath;
 pub use auth_proxy::AuthProxySettings;
 pub use error::SettingsError;
 pub use intervals::intervals;
-pub use jobs_file_rules::{FaultyJobsFile, RemovedDefinitions};
+pub use jobs_file_rules::{Deploys, FaultyJobsFile, RemovedDefinitions};
 pub use mail::MailSettings;
 pub use private_file::PrivateFileError;
 pub use retention::{Retention, RetentionSettings};
@@ -106,6 +106,8 @@ pub struct Settings {
     pub removed_definitions: RemovedDefinitions,
     /// The start of a server whose jobs file has faults.
     pub faulty_jobs_file: FaultyJobsFile,
+    /// Replacement of the jobs file by a request.
+    pub deploys: Deploys,
     /// Retention of jobs, output, keys and late reports.
     pub retention: RetentionSettings,
 }
@@ -143,6 +145,7 @@ impl Default for Settings {
             worker_labels: "*".to_owned(),
             removed_definitions: RemovedDefinitions::default(),
             faulty_jobs_file: FaultyJobsFile::default(),
+            deploys: Deploys::default(),
             retention: RetentionSettings::default(),
         }
     }
@@ -199,6 +202,8 @@ pub struct Config {
     pub removed_definitions: RemovedDefinitions,
     /// The start of a server whose jobs file has faults.
     pub faulty_jobs_file: FaultyJobsFile,
+    /// Replacement of the jobs file by a request.
+    pub deploys: Deploys,
     /// Retention of jobs, output, keys and late reports.
     pub retention: Retention,
 }
@@ -264,6 +269,7 @@ impl Settings {
             set_aside_after: waiting::set_aside_after(&self.set_aside_after)?,
             removed_definitions: self.removed_definitions,
             faulty_jobs_file: self.faulty_jobs_file,
+            deploys: self.deploys,
             worker_labels: WorkerLabels::parse(&self.worker_labels).map_err(|name| SettingsError::Value {
                 flag: "--worker-labels",
                 variable: "LONGSHORE_WORKER_LABELS",

@@ -65,6 +65,17 @@ pub struct Handle {
     watches: JobWatches,
 }
 
+/// Room in the engine's inbox for new definitions.
+#[derive(Debug)]
+pub struct DefinePermit<'h>(mpsc::Permit<'h, Command>);
+
+impl DefinePermit<'_> {
+    /// Replaces the definitions; unfinished jobs keep those that they were made with.
+    pub fn define(self, definitions: Arc<Definitions>) {
+        self.0.send(Command::ReplaceDefinitions { definitions });
+    }
+}
+
 impl Handle {
     /// A handle on these channels.
     #[must_use]
@@ -209,7 +220,15 @@ impl Handle {
     /// # Errors
     /// [`Busy`] if the inbox is full.
     pub fn define(&self, definitions: Arc<Definitions>) -> Result<(), Busy> {
-        self.inbox.try_send(Command::ReplaceDefinitions { definitions }).map_err(|_| Busy)
+        self.reserve_define().map(|permit| permit.define(definitions))
+    }
+
+    /// Reserves room for definitions, so that they can be replaced later without a refusal.
+    ///
+    /// # Errors
+    /// [`Busy`] if the inbox is full.
+    pub fn reserve_define(&self) -> Result<DefinePermit<'_>, Busy> {
+        self.inbox.try_reserve().map(DefinePermit).map_err(|_| Busy)
     }
 
     /// Makes a stored definition known that may no longer be in jobs.yaml, so that a job of it can be submitted next.

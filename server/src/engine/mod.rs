@@ -48,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use command::Command;
 pub use error::EngineError;
-pub use handle::{Busy, CommitClock, Handle};
+pub use handle::{Busy, CommitClock, DefinePermit, Handle};
 pub use health::Health;
 pub use overrides::OverridesCache;
 pub use rebuild::JobSettings;

@@ -21,9 +21,9 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 use api::{
-    audit, backfill, batches, bulk, definitions, events, explain, health, jobs, limits, logs, metrics,
-    notifications, pauses, pipelines, plan, reload, schedules, statistics, submit, tokens, usage, whoami,
-    workers,
+    audit, backfill, batches, bulk, definitions, deploy, events, explain, health, jobs, limits, logs,
+    metrics, notifications, pauses, pipelines, plan, reload, schedules, statistics, submit, tokens, usage,
+    whoami, workers,
 };
 use middleware::{compression, deprecation, front};
 use request::query;
@@ -58,7 +58,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/workers", get(workers::list))
         .route("/api/workers/{id}/{verb}", post(workers::operate))
         .route("/api/limits", get(limits::list))
-        .route("/api/definitions", get(definitions::list))
+        .route("/api/definitions", get(definitions::list).put(deploy::deploy))
         .route("/api/definitions/reload", post(reload::reload))
         .route("/api/definitions/{name}/fires", get(schedules::fires))
         .route("/api/definitions/{name}/statistics", get(statistics::of_definition))

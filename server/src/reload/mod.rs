@@ -1,8 +1,10 @@
 //! Reload of jobs.yaml, or of all files of a directory, as a whole or not at all. The API, SIGHUP and the watch of the file (`watch`) take
-//! this one path.
+//! this one path; a deploy (`deploy`) joins it once the new text is checked and written.
 
 pub(crate) mod accepted;
 mod audit;
+mod deploy;
+mod deploy_target;
 mod expected;
 mod faults;
 pub(crate) mod pauses;
@@ -19,6 +21,8 @@ use protocol::{Revision, Timestamp};
 use tokio::sync::{Mutex, Notify};
 
 use accepted::AcceptedFile;
+pub use deploy::{Deploy, DeployError, DeployMode, Deployed};
+pub use deploy_target::TargetError;
 pub use expected::Expected;
 use faults::log_faults;
 pub(crate) use faults::position;
@@ -27,9 +31,10 @@ pub use reloaded::Reloaded;
 use crate::auth::records::AccessRecords;
 use crate::catalogue::{Catalogue, Definitions};
 use crate::clock;
+use crate::config::jobs_file::listing::FileIdentity;
 use crate::config::jobs_file::{self, Environment, Faults, JobsText, LoadedFile, MailSupport};
-use crate::config::{FaultyJobsFile, RemovedDefinitions};
-use crate::engine::{Busy, Handle};
+use crate::config::{Deploys, FaultyJobsFile, RemovedDefinitions};
+use crate::engine::{Busy, DefinePermit, Handle};
 use crate::policy::{self, Policy, PolicyError};
 use crate::secrets::SecretsDir;
 
@@ -50,6 +55,9 @@ pub struct Reloader {
     /// The directory for a copy of each accepted file; none keeps no copies.
     data_dir: Option<PathBuf>,
     on_faults_at_start: FaultyJobsFile,
+    deploys: Deploys,
+    /// The file that the last deploy wrote; its definitions are in force.
+    deployed_file: Arc<std::sync::Mutex<Option<FileIdentity>>>,
     /// Gets reloads that no request asks for.
     records: Option<Arc<AccessRecords>>,
     /// Held during a reload, so that engine and catalogue are replaced in the same order.
@@ -130,6 +138,8 @@ impl Reloader {
             removed: RemovedDefinitions::default(),
             data_dir: None,
             on_faults_at_start: FaultyJobsFile::default(),
+            deploys: Deploys::default(),
+            deployed_file: Arc::default(),
             records: None,
             turn: Mutex::new(()),
             loaded: Notify::new(),
@@ -167,6 +177,12 @@ impl Reloader {
         Self { data_dir: Some(data_dir), on_faults_at_start, ..self }
     }
 
+    /// Says whether requests may replace the jobs file.
+    #[must_use]
+    pub fn with_deploys(self, deploys: Deploys) -> Self {
+        Self { deploys, ..self }
+    }
+
     /// Takes over the refusal of the file by the start.
     #[must_use]
     pub fn with_refusal(self, refusal: Option<Refusal>) -> Self {
@@ -194,6 +210,7 @@ impl Reloader {
     /// A cancelled call may leave the file read and nothing replaced.
     pub async fn reload(&self, expected: Expected) -> Result<Reloaded, ReloadError> {
         let _turn = self.turn.lock().await;
+        self.forget_deployed_file();
         let current = self.catalogue.current().revision();
         let result = match expected.present {
             Some(expected) if expected != current => Err(ReloadError::Unexpected { current }),
@@ -202,14 +219,7 @@ impl Reloader {
         self.note_result(&result).await;
         let (name, path) = (self.name(), self.jobs_file.display());
         match &result {
-            Ok(reloaded) => tracing::info!(
-                definitions = reloaded.definitions,
-                added = ?reloaded.added,
-                changed = ?reloaded.changed,
-                removed = ?reloaded.removed,
-                %path,
-                "{name} reloaded"
-            ),
+            Ok(reloaded) => reloaded.log(&path, &format!("{name} reloaded")),
             Err(ReloadError::Faults(faults)) => {
                 tracing::warn!(faults = faults.count(), %path, "{name} refused; the definitions stay unchanged");
                 log_faults(faults);
@@ -287,7 +297,14 @@ impl Reloader {
     }
 
     async fn replace(&self, expected: Option<Revision>) -> Result<Reloaded, ReloadError> {
-        let NewSet { definitions, mut warnings, text } = self.read(Source::File, expected).await?;
+        let new = self.read(Source::File, expected).await?;
+        let permit = self.engine.reserve_define()?;
+        Ok(self.put_in_force(new, permit).await)
+    }
+
+    /// Replaces the definitions by these. Nothing refuses them any more.
+    async fn put_in_force(&self, new: NewSet, permit: DefinePermit<'_>) -> Reloaded {
+        let NewSet { definitions, mut warnings, text } = new;
         let pauses = &self.engine.snapshot().pauses;
         warnings.extend(pauses::lost(&self.catalogue.current(), &definitions, pauses));
         for warning in &warnings {
@@ -295,11 +312,11 @@ impl Reloader {
         }
         let reloaded = Reloaded { warnings, ..Reloaded::between(&self.catalogue.current(), &definitions) };
         // The engine first: a reader of the new catalogue may submit a new definition to the engine at once.
-        self.engine.define(Arc::new(definitions.clone()))?;
+        permit.define(Arc::new(definitions.clone()));
         self.catalogue.replace(definitions);
         self.loaded.notify_one();
         self.keep(text).await;
-        Ok(reloaded)
+        reloaded
     }
 
     /// Keeps a copy of the files that are in force, for a start with faulty ones. After a crash before this, the copy of the set before is

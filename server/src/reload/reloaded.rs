@@ -1,5 +1,6 @@
 //! The effect of a reload.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use protocol::Revision;
@@ -46,6 +47,18 @@ impl Reloaded {
             policy_changed: before.policy() != after.policy(),
             warnings: Vec::new(),
         }
+    }
+
+    /// Writes the effect into the log.
+    pub(super) fn log(&self, path: &dyn Display, message: &str) {
+        tracing::info!(
+            definitions = self.definitions,
+            added = ?self.added,
+            changed = ?self.changed,
+            removed = ?self.removed,
+            %path,
+            "{message}"
+        );
     }
 
     /// The difference in words; nothing if there is none.

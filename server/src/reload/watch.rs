@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Reloader;
 use super::audit::{Cause, NextReload};
-use crate::config::jobs_file::listing::Fingerprint;
+use crate::config::jobs_file::listing::{FileIdentity, Fingerprint};
 
 /// Decides when a file is read again.
 #[derive(Debug, Default)]
@@ -27,8 +27,12 @@ struct Watch {
 
 impl Watch {
     /// Returns the cause of a reload that is due: the file differs from the loaded one and has not changed since the last look, so that its
-    /// writer has finished; or the last reload is to be tried again.
-    fn look(&mut self, found: Option<Fingerprint>) -> Option<Cause> {
+    /// writer has finished; or the last reload is to be tried again. A file that a deploy has written is loaded already.
+    fn look(&mut self, found: Option<Fingerprint>, deployed: Option<FileIdentity>) -> Option<Cause> {
+        if let Some(deployed) = deployed.map(Fingerprint::File).filter(|it| found.as_ref() == Some(it)) {
+            *self = Self { loaded: Some(deployed.clone()), seen: Some(deployed), ..Self::default() };
+            return None;
+        }
         let is_at_rest = found.is_some() && found == self.seen;
         self.seen = found;
         if !is_at_rest {
@@ -65,7 +69,9 @@ impl Reloader {
         let watching = async {
             loop {
                 ticks.tick().await;
-                let Some(cause) = watch.look(look().await) else { continue };
+                let found = look().await;
+                // After the look: the file that was found may be that of a deploy which has ended meanwhile.
+                let Some(cause) = watch.look(found, self.deployed_file()) else { continue };
                 let reason = match cause {
                     Cause::Retry => "the last reload failed",
                     _ => "it is new or has changed",
@@ -94,7 +100,6 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::config::jobs_file::listing::FileIdentity;
 
     #[test]
     fn a_file_is_read_again_once_it_is_at_rest() {
@@ -115,7 +120,8 @@ mod tests {
             file(4),
             file(4),
         ];
-        let read: Vec<bool> = seen.into_iter().map(|found| watch.look(found) == Some(Cause::Watch)).collect();
+        let read: Vec<bool> =
+            seen.into_iter().map(|found| watch.look(found, None) == Some(Cause::Watch)).collect();
         assert_eq!(
             read,
             [false, true, false, false, false, false, true, false, false, false, false, false, true]
@@ -127,7 +133,7 @@ mod tests {
         let file = |number| Some(Fingerprint::File(FileIdentity(1, number, 10, 0)));
         let mut watch = Watch::default();
         let mut looks_until = |cause, number| {
-            let looks = (1..1_000).find(|_| watch.look(file(number)) == Some(cause));
+            let looks = (1..1_000).find(|_| watch.look(file(number), None) == Some(cause));
             watch.retry();
             looks
         };
@@ -137,6 +143,18 @@ mod tests {
         }
         assert_eq!(looks_until(Cause::Watch, 2), Some(2), "a change counts at once");
         assert_eq!(looks_until(Cause::Retry, 2), Some(10));
+    }
+
+    #[test]
+    fn the_file_of_a_deploy_is_not_read_again_and_a_later_change_is() {
+        let identity = |number| FileIdentity(1, number, 10, 0);
+        let mut watch = Watch::default();
+        let mut look = |found, deployed: Option<u64>| {
+            watch.look(Some(Fingerprint::File(identity(found))), deployed.map(identity))
+        };
+        assert_eq!([look(1, None), look(1, None)], [None, Some(Cause::Watch)]);
+        assert_eq!([look(2, None), look(2, Some(2)), look(2, Some(2))], [None; 3]);
+        assert_eq!([look(3, Some(2)), look(3, Some(2))], [None, Some(Cause::Watch)]);
     }
 
     #[test]

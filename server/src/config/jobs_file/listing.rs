@@ -12,7 +12,7 @@ use std::path::Path;
 pub(crate) struct FileIdentity(pub(crate) u64, pub(crate) u64, pub(crate) u64, pub(crate) i128);
 
 impl FileIdentity {
-    fn of(metadata: &fs::Metadata) -> Self {
+    pub(crate) fn of(metadata: &fs::Metadata) -> Self {
         let changed = i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
         Self(metadata.dev(), metadata.ino(), metadata.len(), changed)
     }

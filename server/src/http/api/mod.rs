@@ -8,6 +8,7 @@ pub(crate) mod backfill;
 pub(crate) mod batches;
 pub(crate) mod bulk;
 pub(crate) mod definitions;
+pub(crate) mod deploy;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod health;

@@ -35,7 +35,7 @@ use crate::reload::{Proposed, pauses};
 use crate::ws::MissingByRevision;
 
 /// Bytes of a body that is a jobs file: one more than the largest has, so that a longer one gets the fault that a reload would give it.
-const BYTES_MAX: usize = FILE_BYTES_MAX + 1;
+pub(super) const BYTES_MAX: usize = FILE_BYTES_MAX + 1;
 
 /// Bytes of a body with several files: JSON writes two bytes for a line break or a quotation mark, and each file has a name.
 const JSON_BYTES_MAX: usize = 2 * FILE_BYTES_MAX;
@@ -58,14 +58,16 @@ pub(crate) async fn plan(
     let snapshot = state.services.engine.snapshot();
     let mut plan = compare(proposed, &snapshot);
     plan.cancels_removed = state.services.reloader.cancels_removed();
-    add_scheduled(&state, &mut plan).await?;
+    if !(plan.changed.is_empty() && plan.removed.is_empty()) {
+        add_scheduled(&mut plan, &state.read(|archive| archive.scheduled_jobs()).await?);
+    }
     note::object("definitions");
     note::detail(in_words(&plan));
     Ok(Json(plan))
 }
 
 /// True for JSON with the key `files`.
-fn has_files(body: &[u8]) -> bool {
+pub(super) fn has_files(body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Files {
         #[serde(rename = "files")]
@@ -84,7 +86,8 @@ fn several(body: &[u8]) -> Result<JobsText, Problem> {
     })
 }
 
-fn one(body: Bytes) -> Result<String, Problem> {
+/// The text of one jobs file.
+pub(super) fn one(body: Bytes) -> Result<String, Problem> {
     String::from_utf8(body.into()).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         Problem::new(Code::InvalidRequest, format!("the body is not UTF-8 at byte {offset}"))
@@ -98,21 +101,16 @@ pub(crate) async fn definition_named_plan(
     definitions::one(state, Name("plan".to_owned())).await
 }
 
-/// Counts the jobs that wait for their time. The snapshot does not know them, so the store is asked, if a definition changes.
-async fn add_scheduled(state: &AppState, plan: &mut shapes::Plan) -> Result<(), Problem> {
-    if plan.changed.is_empty() && plan.removed.is_empty() {
-        return Ok(());
-    }
-    let counts = state.read(|archive| archive.scheduled_jobs()).await?;
+/// Sets the numbers of jobs that wait for their time. The snapshot does not know them, so they are those of the store.
+pub(super) fn add_scheduled(plan: &mut shapes::Plan, counts: &BTreeMap<String, u64>) {
     let changed = plan.changed.iter_mut().map(|changed| &mut changed.definition);
     for definition in plan.removed.iter_mut().chain(changed) {
         definition.scheduled = counts.get(&definition.name).copied().unwrap_or(0);
     }
-    Ok(())
 }
 
 /// The effect that a reload would have, for the audit log.
-fn in_words(plan: &shapes::Plan) -> String {
+pub(super) fn in_words(plan: &shapes::Plan) -> String {
     let changes = note::changes([
         ("add", plan.added.iter().map(|it| &it.name).collect()),
         ("change", plan.changed.iter().map(|it| &it.definition.name).collect()),
@@ -121,7 +119,8 @@ fn in_words(plan: &shapes::Plan) -> String {
     format!("would {}", changes.as_deref().unwrap_or("change nothing"))
 }
 
-fn compare(proposed: Proposed, snapshot: &Snapshot) -> shapes::Plan {
+/// The differences between the present definitions and proposed ones.
+pub(super) fn compare(proposed: Proposed, snapshot: &Snapshot) -> shapes::Plan {
     let Proposed { current, definitions, warnings } = proposed;
     let waiting = count_waiting(snapshot);
     let mut plan = shapes::Plan {

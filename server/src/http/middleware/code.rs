@@ -61,6 +61,7 @@ codes! {
     TokenRevoked "token_revoked" 401 "the token was revoked";
     WorkerRevoked "worker_revoked" 401 "the worker was revoked";
     CrossSite "cross_site" 403 "the request comes from a page of another site";
+    DeployNotAllowed "deploy_not_allowed" 403 "the server takes no deploys";
     Forbidden "forbidden" 403 "the token does not allow this";
     ForbiddenByPolicy "forbidden_by_policy" 403 "the policy of the server does not allow this job";
     OutOfScope "out_of_scope" 403 "the token is not for jobs of this definition";
@@ -82,6 +83,8 @@ codes! {
     TokenNameTaken "token_name_taken" 409 "there is a token of this name";
     DefinitionDisabled "definition_disabled" 409 "the definition is not enabled";
     DuplicateJob "duplicate_job" 409 "another job has the unique key";
+    FileChanged "file_changed" 409 "the jobs file has changes that were not loaded";
+    FileNotWritable "file_not_writable" 409 "the server cannot replace its jobs file";
     IdempotencyMismatch "idempotency_mismatch" 409 "the Idempotency-Key stands for another request";
     NotFinished "not_finished" 409 "the job has not ended";
     NotWaiting "not_waiting" 409 "the job does not wait any more";

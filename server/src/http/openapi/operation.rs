@@ -129,6 +129,15 @@ impl Operation {
         Self::new(Method::POST, path, tag, id, summary)
     }
 
+    pub(super) fn put(
+        path: &'static str,
+        tag: &'static str,
+        id: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        Self::new(Method::PUT, path, tag, id, summary)
+    }
+
     pub(super) fn patch(
         path: &'static str,
         tag: &'static str,

@@ -38,6 +38,22 @@ pub(super) fn definitions() -> Vec<Operation> {
                 &[Code::UnknownField, Code::InvalidType, Code::MissingField, Code::DuplicateKey],
                 &[Code::InvalidJobsFile, Code::InvalidPolicy],
             ]),
+        Operation::put("/api/definitions", "definitions", "deploy_definitions", "Replace jobs.yaml by this text, and load it")
+            .takes(&[
+                query("expect", Kind::Text(REVISION_EXAMPLE), "The revision that the definitions must have."),
+                query("dry_run", Kind::Switch, "Nothing is changed, only checked."),
+            ])
+            .has_body(text("application/yaml", "version: 1\njobs:\n  resize:\n    image: alpine\n    command: [echo, x]\n"))
+            .answers(200, "What has changed.", vec![object::<shapes::Deployed>(json!({
+                "current_revision": REVISION_EXAMPLE, "revision": REVISION_EXAMPLE, "added": [{ "name": "resize", "queued": 0 }],
+                "removed": [], "changed": [], "unchanged": 3, "warnings": [], "dry_run": false,
+                "previous_file": "jobs.yaml.previous"
+            }))])
+            .problems(&[
+                &NO_BODY,
+                &[Code::InvalidJobsFile, Code::InvalidPolicy, Code::RevisionMismatch, Code::FileChanged, Code::FileNotWritable],
+                &[Code::DeployNotAllowed, Code::OutOfScope, Code::Draining],
+            ]),
         Operation::post("/api/definitions/reload", "definitions", "reload_definitions", "Read jobs.yaml again")
             .takes(&[
                 query("expect", Kind::Text(REVISION_EXAMPLE), "The revision that the definitions must have."),

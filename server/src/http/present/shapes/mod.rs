@@ -54,7 +54,7 @@ pub use output_bytes::{OutputBytes, OutputCut};
 pub use param::Param;
 pub use pause::{Pause, PauseResult};
 pub use pipeline::{Dependency, Pipeline, PipelineJob};
-pub use plan::{ChangedDefinition, JobsFile, JobsFiles, KeyChange, Plan, PlannedDefinition};
+pub use plan::{ChangedDefinition, Deployed, JobsFile, JobsFiles, KeyChange, Plan, PlannedDefinition};
 pub use problem::{Fault, Problem};
 pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
 pub use search::{OutputLine, OutputSearch};

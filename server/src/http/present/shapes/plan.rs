@@ -46,6 +46,22 @@ pub struct Plan {
     pub cancels_removed: bool,
 }
 
+/// The effect of a deploy: that of a reload of the same text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Deployed {
+    /// The changes. `current_revision` is the revision before the deploy, `revision` the one after it.
+    #[serde(flatten)]
+    pub plan: Plan,
+    /// Nothing was changed, only checked.
+    pub dry_run: bool,
+    /// The policy has other rules than before: it was read again, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub policy_changed: bool,
+    /// The name of the file with the former text, beside the jobs file of the server; absent if nothing was written, or if there was no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_file: Option<String>,
+}
+
 /// A definition that a reload would add or remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedDefinition {

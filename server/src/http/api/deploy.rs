@@ -1,0 +1,91 @@
+//! `PUT /api/definitions`: replaces the server's jobs file by the body, and loads it. With `?dry_run` it only checks; with `?expect=` it
+//! does so only if the present definitions are the expected ones.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+
+use super::plan::{self, BYTES_MAX};
+use crate::auth::actor::Actor;
+use crate::auth::audit::note;
+use crate::http::middleware::code::Code;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes;
+use crate::http::request::body;
+use crate::http::request::job_filter::revision;
+use crate::http::request::query::Query;
+use crate::http::state::AppState;
+use crate::reload::{Deploy, DeployError, DeployMode, Deployed};
+
+/// `PUT /api/definitions`
+pub(crate) async fn deploy(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+) -> Result<Json<shapes::Deployed>, Problem> {
+    state.check_not_draining()?;
+    let mut query = Query::of(request.uri())?;
+    let expected = query.text("expect")?.map(|text| revision("expect", &text)).transpose()?;
+    let mode = if query.switch("dry_run")? { DeployMode::DryRun } else { DeployMode::Replace };
+    query.finish()?;
+    note::object("definitions");
+    Actor::current().check_whole_scope()?;
+    let reloader = &state.services.reloader;
+    reloader.check_deploys()?;
+    let body = body::read(request.into_body(), BYTES_MAX, body::TIMEOUT).await?;
+    let text = state.parse_blocking(move || one(body)).await?;
+    // Read before the deploy, since nothing may fail once it is done.
+    let scheduled = state.read(|archive| archive.scheduled_jobs()).await?;
+    let snapshot = state.services.engine.snapshot();
+    let Deployed { proposed, previous_file } = reloader.deploy(Deploy { text, expected, mode }).await?;
+    let policy_changed = proposed.current.policy() != proposed.definitions.policy();
+    let mut plan = plan::compare(proposed, &snapshot);
+    plan.cancels_removed = reloader.cancels_removed();
+    plan::add_scheduled(&mut plan, &scheduled);
+    let deployed =
+        shapes::Deployed { plan, dry_run: mode == DeployMode::DryRun, policy_changed, previous_file };
+    note::detail(in_words(&deployed));
+    Ok(Json(deployed))
+}
+
+/// The text of the jobs file, as the server would read it from its disk.
+fn one(body: bytes::Bytes) -> Result<String, Problem> {
+    if plan::has_files(&body) {
+        let detail = "a deploy replaces one jobs file, and the body has several";
+        return Err(Problem::new(Code::InvalidJobsFile, detail).hint("send the text of the file"));
+    }
+    let text = plan::one(body)?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// The effect, for the audit log.
+fn in_words(deployed: &shapes::Deployed) -> String {
+    let shapes::Deployed { plan, dry_run, policy_changed, .. } = deployed;
+    if *dry_run {
+        return plan::in_words(plan);
+    }
+    let changes = note::changes([
+        ("added", plan.added.iter().map(|it| &it.name).collect()),
+        ("changed", plan.changed.iter().map(|it| &it.definition.name).collect()),
+        ("removed", plan.removed.iter().map(|it| &it.name).collect()),
+    ]);
+    let changes = changes.unwrap_or_else(|| "changed nothing".to_owned());
+    let policy = if *policy_changed { "changed the policy; " } else { "" };
+    // The list comes last, since a long one is cut.
+    format!("revision {} -> {}; {policy}{changes}", plan.current_revision, plan.revision)
+}
+
+impl From<DeployError> for Problem {
+    fn from(error: DeployError) -> Self {
+        let detail = error.to_string();
+        match error {
+            DeployError::NotAllowed => Self::new(Code::DeployNotAllowed, detail)
+                .hint("its operator can start it with --allow-deploy (allow_deploy: true in server.yaml)"),
+            DeployError::Target(error) => Self::new(Code::FileNotWritable, detail).hint(error.hint),
+            DeployError::ChangedFile { .. } => Self::new(Code::FileChanged, detail).hint(
+                "load them with 'longshore reload' and plan again, or deploy without an expected revision to replace them",
+            ),
+            DeployError::Reload(error) => error.into(),
+        }
+    }
+}
