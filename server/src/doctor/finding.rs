@@ -6,11 +6,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
-    /// Passed.
+    /// The check passed.
     Ok,
-    /// Passed, but an operator should know of it.
+    /// The check passed, but an operator should know of it.
     Warn,
-    /// Failed.
+    /// The check failed.
     Fail,
 }
 
