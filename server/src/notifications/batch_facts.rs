@@ -115,7 +115,6 @@ pub(super) mod tests {
     use super::super::message::Message;
     use super::super::occasion::Occasions;
     use super::super::target::{ChatFormat, Endpoint, Target};
-    use super::super::target_key::TargetKey;
     use super::*;
     use crate::store::{BatchCounts, BatchState};
 
@@ -145,7 +144,6 @@ pub(super) mod tests {
         let endpoint = Endpoint::Slack { url, format: ChatFormat::Slack };
         let on = Occasions::from_iter([occasion]);
         let target = Target { endpoint, on, period: Duration::ZERO, output_lines: None };
-        assert_ne!(target.key(), TargetKey(String::new()));
         target.test_row("report", Timestamp(844_000))
     }
 
