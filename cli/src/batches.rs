@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::api::{Api, parse};
+use crate::api::{Api, idempotency_key, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogRequest, Together};
@@ -56,9 +56,11 @@ pub(crate) fn parse_id(text: &str) -> Result<u64, String> {
   longshore batch 120 results --state failed --outcome timed_out
   longshore batch 120 cancel      cancel all members that have not ended
   longshore batch 120 retry       make a batch of the members that have not succeeded
+  longshore batch 120 retry --dry-run
   longshore batch 120 retry -y --concurrency 5 --wait
 
-With --wait and --follow the exit code is 0 if all members succeeded, and 1 otherwise; after retry they are for the new batch.
+With --wait and --follow the exit code is 0 if all members succeeded, 124 when the time of --wait is up, and 1 otherwise; after retry
+they are for the new batch.
 Ctrl-C does not stop the batch.")]
 pub(crate) struct Flags {
     #[command(flatten)]
@@ -84,6 +86,9 @@ pub(crate) struct Flags {
     /// For results: only members whose latest attempt had this outcome (timed_out, oom_killed, …); may be repeated.
     #[arg(long, value_name = "OUTCOME", requires = "operation")]
     outcome: Vec<String>,
+    /// For retry: only tell how many members would be in the new batch.
+    #[arg(long, requires = "operation", conflicts_with_all = ["follow", "wait", "quiet", "key"])]
+    dry_run: bool,
     /// For retry: repeat the command that had this key, which makes no second batch.
     #[arg(long, value_name = "KEY", requires = "operation")]
     key: Option<String>,
@@ -185,6 +190,7 @@ pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
 async fn cancel(api: &Api, flags: &Flags) -> anyhow::Result<()> {
     let for_retry = [
         ("--key", flags.key.is_some()),
+        ("--dry-run", flags.dry_run),
         ("--follow", flags.follow),
         ("--quiet", flags.quiet),
         ("--concurrency", flags.concurrency.is_some()),
@@ -243,7 +249,7 @@ async fn wait(
                 }
                 progress::print_unended(api, format, "batches", id).await?;
                 let text = format!("batch {id} has not ended after {limit:?}, and continues");
-                Err(Failure::new(Exit::Failed, text).hint(format!("see 'longshore batch {id}'")).into())
+                Err(Failure::new(Exit::TimedOut, text).hint(format!("see 'longshore batch {id}'")).into())
             }
         }
     };
@@ -317,10 +323,14 @@ fn batch_text(batch: Option<u64>) -> String {
 pub(crate) async fn submit(
     api: &Api,
     request: reqwest::RequestBuilder,
-    key: &reqwest::header::HeaderValue,
+    key: Option<&str>,
     output: &Output,
 ) -> anyhow::Result<()> {
-    let made = api.create_job(request, key).await?;
+    let made = api.create_job(request, &idempotency_key(key)?).await?;
+    // Without a key it is random, so only a repetition of this request can have used it.
+    if key.is_some() {
+        made.note_batch_replay(parse::<view::Batch>(api, &made.json)?.batch);
+    }
     print_made(api, &made.json, output).await
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct NewJobArgs {
     /// Print the output as it comes, and exit with the job's exit code.
     #[arg(short = 'f', long, conflicts_with = "wait")]
     pub(crate) follow: bool,
-    /// Wait until the job has ended, at most this long, and exit with its exit code.
+    /// Wait until the job has ended, at most this long, and exit with its exit code, or 124 when the time is up.
     #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
     pub(crate) wait: Option<Option<Duration>>,
     /// Print only the job's id, at once. With --wait only the exit code tells how it ended.
@@ -105,7 +105,7 @@ impl NewJobArgs {
                 }
                 progress::print_unended(api, format, "jobs", id).await?;
                 let text = format!("job {id} has not ended after {limit:?}, and continues");
-                Err(Failure::new(Exit::Failed, text).hint(format!("see 'longshore show {id}'")).into())
+                Err(Failure::new(Exit::TimedOut, text).hint(format!("see 'longshore show {id}'")).into())
             }
         }
     }
@@ -115,9 +115,16 @@ impl CreatedJob {
     /// Notes that the key had created the job before.
     pub(crate) fn note_replay(&self, job: &view::Job) {
         if self.is_replay {
+            let id = job.id;
+            screen::note(&format!("longshore: this key created job {id} before; no second job was created"));
+        }
+    }
+
+    /// Notes that the key had created the batch before.
+    pub(crate) fn note_batch_replay(&self, batch: u64) {
+        if self.is_replay {
             screen::note(&format!(
-                "longshore: this key created job {} before; no second job was created",
-                job.id
+                "longshore: this key created batch {batch} before; no second batch was created"
             ));
         }
     }

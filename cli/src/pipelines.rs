@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::Map;
 
-use crate::api::{Api, idempotency_key, parse};
+use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::batches;
 use crate::duration;
@@ -59,7 +59,7 @@ pub(crate) async fn pipeline(flags: Flags) -> anyhow::Result<()> {
         let request = api.request(Method::POST, &["api", "jobs", &id, "pipeline", "retry"]);
         let request = request.query(&[("revision", &flags.revision)]);
         let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
-        return batches::submit(&api, request, &idempotency_key(None)?, &output).await;
+        return batches::submit(&api, request, None, &output).await;
     }
     let json = api.json(api.get(&["api", "jobs", &id, "pipeline"])).await?;
     if records::print_list(flags.common.format, &json, "jobs", "id")? {

@@ -27,8 +27,8 @@ use crate::{
   longshore ls --state failed             list failed jobs
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not allowed, 4 not found, 5 conflict, 6 unavailable;
-run --wait, run --follow, wait and logs --exit-code exit with the job's exit code, or 130 after
-Ctrl-C: the job continues.")]
+run --wait, run --follow, wait and logs --exit-code exit with the job's exit code, with 124 when the
+time of a wait is up, or 130 after Ctrl-C: the job continues.")]
 pub(crate) struct Program {
     #[command(subcommand)]
     pub(crate) verb: Verb,

@@ -113,12 +113,11 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
 async fn submit_batch(api: &Api, flags: &Flags) -> anyhow::Result<()> {
     let output =
         batches::Output { format: flags.common.format, quiet: flags.next.quiet, wait: flags.next.wait };
-    let key = idempotency_key(flags.key.as_deref())?;
     let request = match &flags.each.each {
         Some(file) => each_request(api, flags, file).await?,
         None => request(api, flags)?,
     };
-    batches::submit(api, request, &key, &output).await
+    batches::submit(api, request, flags.key.as_deref(), &output).await
 }
 
 /// The request for a job for each line of a file. A batch has its options in the query.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 
-use crate::api::{Api, idempotency_key};
+use crate::api::Api;
 use crate::args::CommonArgs;
 use crate::batches;
 use crate::duration;
@@ -37,7 +37,7 @@ pub(crate) struct Flags {
     /// Run at most so many jobs of the list at once.
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
-    /// Wait until all jobs have ended, at most this long.
+    /// Wait until all jobs have ended, at most this long. The exit code is 0 if all succeeded, 124 when the time is up, and 1 otherwise.
     #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
     wait: Option<Option<Duration>>,
     /// Idempotency key: make no second batch if one was made with this key [default: a random key, for repeating the request].
@@ -65,7 +65,7 @@ pub(crate) async fn submit(flags: Flags) -> anyhow::Result<()> {
         request = request.query(&[("concurrency", limit)]);
     }
     let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
-    batches::submit(&api, request, &idempotency_key(flags.key.as_deref())?, &output).await
+    batches::submit(&api, request, flags.key.as_deref(), &output).await
 }
 
 fn read(file: &Path) -> Result<String, Failure> {

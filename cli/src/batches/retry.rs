@@ -23,6 +23,9 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
     }
     let id = flags.id.to_string();
     let path = ["api", "batches", &id, "retry"];
+    if flags.dry_run {
+        return count(api, &flags, &path).await;
+    }
     let key = api::idempotency_key(flags.key.as_deref())?;
     let mut counts_only = None;
     if !flags.yes {
@@ -34,11 +37,12 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
             count => bulk::ask("retry", "the batch has", &unsucceeded(count))?,
         }
     }
-    let limits = [("concurrency", flags.concurrency), ("max_failures", flags.max_failures)];
-    let limits: Vec<_> = limits.into_iter().filter_map(|(name, limit)| Some((name, limit?))).collect();
-    let made =
-        api.create_job(api.request(Method::POST, &path).query(&limits).query(&counts_only), &key).await?;
+    let request = api.request(Method::POST, &path).query(&limits(&flags)).query(&counts_only);
+    let made = api.create_job(request, &key).await?;
     let retried: RetriedBatch = parse(api, &made.json)?;
+    if let (Some(_), Some(new)) = (&flags.key, &retried.batch) {
+        made.note_batch_replay(new.batch);
+    }
     for refusal in &retried.refusals {
         screen::note(&format!("longshore: job {}: {}", refusal.job, refusal.detail));
     }
@@ -61,6 +65,28 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
         None => print_nothing(&flags.output(), &id, &made.json, retried.matched)?,
     }
     if retried.refused > 0 { Err(Failure::silent(Exit::Conflict).into()) } else { Ok(()) }
+}
+
+/// Tells how many members would be in the new batch.
+async fn count(api: &Api, flags: &Flags, path: &[&str]) -> anyhow::Result<()> {
+    let request = api.request(Method::POST, path).query(&limits(flags)).query(&[("dry_run", "1")]);
+    let answer = api.json(request).await?;
+    if records::print(flags.common.format, &answer, "retry_of")? {
+        return Ok(());
+    }
+    let counted: RetriedBatch = parse(api, &answer)?;
+    let text = unsucceeded(counted.matched.saturating_sub(counted.refused));
+    screen::line(&format!("batch {} has {text}: that is the size of the new batch", flags.id))?;
+    if counted.refused > 0 {
+        screen::note(&format!("longshore: {} more cannot be retried", counted.refused));
+    }
+    Ok(())
+}
+
+/// The limits of the new batch that were given.
+fn limits(flags: &Flags) -> Vec<(&'static str, u32)> {
+    let limits = [("concurrency", flags.concurrency), ("max_failures", flags.max_failures)];
+    limits.into_iter().filter_map(|(name, limit)| Some((name, limit?))).collect()
 }
 
 /// Says that no batch was made.

@@ -170,7 +170,7 @@ async fn retry_several(api: &Api, flags: &RetryFlags, changes: &Changes) -> anyh
         names_unended: true,
         limit,
         // As of a wait for one job.
-        exit_when_up: Exit::Failed,
+        exit_when_up: Exit::TimedOut,
         outage: Some(Outage::default()),
     };
     ends.wait(api, made.into_iter().map(wait::Subject::Job)).await?;

@@ -51,7 +51,7 @@ fn programs_learn_the_id_of_a_batch_that_was_not_waited_for_to_its_end() {
         .on("GET /api/batches/12?wait=1s", "200 OK", JSON, &running)
         .on("GET /api/batches/12", "200 OK", JSON, &running);
     let said = run(&mut stub.longshore(&["run", "resize", "--count", "10", "--wait=50ms", "-o", "name"]));
-    assert_eq!((said.code, said.out.as_str()), (1, "12\n"), "{said:?}");
+    assert_eq!((said.code, said.out.as_str()), (124, "12\n"), "{said:?}");
     assert!(said.err.contains("error: batch 12 has not ended after 50ms"), "{said:?}");
 }
 
@@ -124,6 +124,9 @@ fn batches_are_listed_and_operations_on_them_are_confirmed() {
         ),
         "{said:?}"
     );
+    let said = run(&mut stub.longshore(&["batch", "12", "retry", "--dry-run"]));
+    let count = "batch 12 has 1 member that has not succeeded: that is the size of the new batch\n";
+    assert_eq!((said.code, said.out.as_str()), (0, count), "{said:?}");
     let said = run(&mut stub.longshore(&["batch", "12", "retry", "--yes", "--key", "k"]));
     let follow = "batch 30 has 1 job, 30 to 30; follow it with: longshore batch 30 --wait\n";
     assert_eq!((said.code, said.out.as_str()), (0, follow), "{said:?}");
@@ -138,7 +141,9 @@ fn batches_are_listed_and_operations_on_them_are_confirmed() {
         (0, "no member of batch 13 is left to be retried\n"),
         "{said:?}"
     );
-    for flag in [&["--key", "k"][..], &["-f"], &["--concurrency", "2"], &["--max-failures", "2"]] {
+    for flag in
+        [&["--key", "k"][..], &["--dry-run"], &["-f"], &["--concurrency", "2"], &["--max-failures", "2"]]
+    {
         let said = run(stub.longshore(&["batch", "12", "cancel", "-y"]).args(flag));
         assert!(said.code == 2 && said.err.contains("is for retry, not for cancel"), "{flag:?}: {said:?}");
     }

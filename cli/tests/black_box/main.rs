@@ -49,6 +49,7 @@ mod proxy_login;
 mod reasons;
 mod refusals;
 mod registries;
+mod repeated_batches;
 mod resources;
 mod run;
 mod run_on;

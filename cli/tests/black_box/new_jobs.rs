@@ -50,9 +50,9 @@ fn a_retry_is_waited_for_as_a_run() {
     let running = one_job(r#""state":"running""#);
     let late = both(&running, &["--wait=50ms"]);
     let text = "error: job 12 has not ended after 50ms, and continues; see 'longshore show 12'\n";
-    assert!(late.code == 1 && late.out.is_empty() && late.err.ends_with(text), "{late:?}");
+    assert!(late.code == 124 && late.out.is_empty() && late.err.ends_with(text), "{late:?}");
     let named = both(&running, &["--wait=50ms", "-o", "name"]);
-    assert_eq!((named.code, named.out.as_str()), (1, "12\n"));
+    assert_eq!((named.code, named.out.as_str()), (124, "12\n"));
     let wrong = both(&running, &["--follow", "-o", "json"]);
     assert!(wrong.code == 2 && wrong.err.contains("use --wait -o json"), "{wrong:?}");
     for flags in [["--follow", "--wait"], ["--follow", "--quiet"]] {
@@ -84,7 +84,7 @@ fn quiet_prints_the_id_and_the_exit_code_tells_the_outcome() {
     }
     let late = both(&one_job(r#""state":"running""#), &["-q", "--wait=50ms"]);
     let text = "error: job 12 has not ended after 50ms, and continues; see 'longshore show 12'\n";
-    assert_eq!((late.code, late.out.as_str(), late.err.as_str()), (1, "12\n", text));
+    assert_eq!((late.code, late.out.as_str(), late.err.as_str()), (124, "12\n", text));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_refusal_of_one_of_several_retries_is_an_error_after_the_wait() {
     assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (5, "12\n", refusal));
     let late = run(&mut stub.longshore(&["retry", "1", "2", "-q", "--wait=50ms"]));
     let up = "error: the time of 50ms is up: job 12 has not ended, and continues\n";
-    assert!(late.code == 1 && late.out == "12\n" && late.err.ends_with(up), "{late:?}");
+    assert!(late.code == 124 && late.out == "12\n" && late.err.ends_with(up), "{late:?}");
 }
 
 #[test]

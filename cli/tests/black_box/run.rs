@@ -65,7 +65,7 @@ fn run_wait_stops_at_its_deadline_and_the_job_continues() {
         &job(12, r#""state":"queued""#),
     );
     let said = run(&mut stub.longshore(&["run", "resize", "--wait=50ms"]));
-    assert_eq!(said.code, 1);
+    assert_eq!(said.code, 124);
     assert!(
         said.err
             .ends_with("error: job 12 has not ended after 50ms, and continues; see 'longshore show 12'\n"),
@@ -83,17 +83,17 @@ fn programs_learn_the_id_of_a_job_that_was_not_waited_for_to_its_end() {
         .on("GET /api/jobs/12", "200 OK", JSON, &running);
     let said = run(&mut stub.longshore(&["run", "resize", "--wait=50ms", "-o", "json"]));
     let shown: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((said.code, &shown["id"], &shown["state"]), (1, &12.into(), &"running".into()), "{said:?}");
+    assert_eq!((said.code, &shown["id"], &shown["state"]), (124, &12.into(), &"running".into()), "{said:?}");
     assert!(said.err.contains("error: job 12 has not ended after 50ms"), "{said:?}");
     let named = run(&mut stub.longshore(&["run", "resize", "--wait=50ms", "-o", "name"]));
-    assert_eq!((named.code, named.out.as_str()), (1, "12\n"), "{named:?}");
+    assert_eq!((named.code, named.out.as_str()), (124, "12\n"), "{named:?}");
 
     // A server that does not answer any more does not hide the id.
     let stub = Stub::new();
     stub.on("POST /api/jobs/resize", "201 Created", JSON, &job(12, r#""state":"queued""#));
     stub.on("GET /api/jobs/12?wait=60s", "503 Service Unavailable", "text/plain", "");
     let named = run(&mut stub.longshore(&["run", "resize", "--wait=50ms", "-o", "name"]));
-    assert_eq!((named.code, named.out.as_str()), (1, "12\n"), "{named:?}");
+    assert_eq!((named.code, named.out.as_str()), (124, "12\n"), "{named:?}");
 }
 
 #[test]

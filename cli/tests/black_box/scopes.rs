@@ -35,6 +35,12 @@ async fn an_operator_of_some_definitions_changes_nothing_that_concerns_others() 
     let cordon = format!("http://{}/api/workers/1/cordon", cluster.address());
     let request = http::client().build().unwrap().post(cordon).header("authorization", bearer(&some));
     assert_eq!(request.send().await.unwrap().status(), 403);
+    // The text is the same for a definition that exists and for one that does not.
+    let refusals = ["other", "nosuch"].map(|name| cluster.run_as(&some, &["run", name]));
+    let (code, text) = &refusals[0];
+    let hint = "the token is for \"hel*\"; \"longshore whoami\" shows what it allows";
+    assert!(*code == 3 && text.contains(outside) && text.contains(hint), "{code}: {text}");
+    assert_eq!(refusals[0], refusals[1]);
     assert_eq!(cluster.run_as(&admin, &["run", "other"]).0, 0);
     let (code, text) = cluster.run_as(&some, &["run", "hello", "--after", "1:ended"]);
     assert!(code == 3 && text.contains(outside), "it would get the results of that job: {code}: {text}");

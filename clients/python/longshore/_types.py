@@ -28,7 +28,7 @@ Job = TypedDict("Job", {
     "created_at": str, "due_at": str, "expires_at": str, "started_at": str, "ended_at": str, "ran_ms": int,
     "attempt_count": int, "worker": "dict[str, Any]", "worker_unreachable_since": str, "phase": "dict[str, Any]",
     "outcome": str, "exit_code": int, "reason": str, "confirmed": bool, "stopping": str,
-    "pending_reason": "dict[str, str]", "warning": "dict[str, str]", "duplicate": bool, "retry_of": int, "index": int,
+    "pending_reason": "dict[str, str]", "warning": "dict[str, str]", "duplicate": bool, "replayed": bool, "retry_of": int, "index": int,
     "args": "list[str]", "environment": "list[str]", "params": "dict[str, Any]", "input": Any, "result": Any, "cancel": str,
     "attempts": "list[dict[str, Any]]", "timeline": "list[dict[str, Any]]", "late_reports": "list[dict[str, Any]]",
     "late_reports_left_out": int, "hooks": "list[dict[str, Any]]", "parent": "dict[str, Any]", "retry_of_removed": bool, "submitted_by": str,
@@ -39,7 +39,7 @@ Job = TypedDict("Job", {
 
 # Many jobs of one request: the ids from `first` to `last`.
 Batch = TypedDict("Batch", {
-    "batch": int, "count": int, "first": int, "last": int, "created_at": str, "duplicates": int, "duplicate_of": int,
+    "batch": int, "count": int, "first": int, "last": int, "created_at": str, "replayed": bool, "duplicates": int, "duplicate_of": int,
     "warning": "dict[str, str]",
 }, total=False)  # fmt: skip
 
@@ -53,7 +53,7 @@ BatchStatus = TypedDict("BatchStatus", {
 
 # The retry of a batch: the new one, and how many members were to be retried. Without `batch` none was made.
 RetriedBatch = TypedDict("RetriedBatch", {
-    "batch": int, "count": int, "first": int, "last": int, "created_at": str, "duplicates": int, "duplicate_of": int,
+    "batch": int, "count": int, "first": int, "last": int, "created_at": str, "replayed": bool, "duplicates": int, "duplicate_of": int,
     "warning": "dict[str, str]", "retry_of": int, "dry_run": bool, "matched": int, "refused": int, "refusals": "list[dict[str, Any]]",
 }, total=False)  # fmt: skip
 

@@ -134,7 +134,7 @@ impl Actor {
     pub fn check_scope(&self, definition: &str) -> Result<(), Denial> {
         match self.scope.includes(definition) {
             true => Ok(()),
-            false => Err(Denial::OutOfScope),
+            false => Err(Denial::OutOfScope { allowed: self.scope.patterns().to_vec() }),
         }
     }
 
@@ -151,7 +151,7 @@ impl Actor {
     pub fn check_whole_scope(&self) -> Result<(), Denial> {
         match self.has_whole_scope() {
             true => Ok(()),
-            false => Err(Denial::NeedsWholeScope),
+            false => Err(Denial::NeedsWholeScope { allowed: self.scope.patterns().to_vec() }),
         }
     }
 }

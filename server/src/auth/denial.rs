@@ -30,10 +30,16 @@ pub enum Denial {
     },
     /// The token is valid, but not for jobs of this definition.
     #[error("the token is not for jobs of this definition")]
-    OutOfScope,
+    OutOfScope {
+        /// The names and patterns that the token is for.
+        allowed: Vec<String>,
+    },
     /// The token is valid, but only for jobs of some definitions, and the request acts on more.
     #[error("the token is for certain definitions only, and this acts on more than these")]
-    NeedsWholeScope,
+    NeedsWholeScope {
+        /// The names and patterns that the token is for.
+        allowed: Vec<String>,
+    },
     /// Too many requests from its address had different wrong tokens.
     #[error("too many requests from this address had different wrong tokens")]
     TooManyFailures {

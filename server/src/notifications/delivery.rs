@@ -17,7 +17,6 @@ use super::client::WebClient;
 use super::details::DefinitionFacts;
 use super::mail::client::MailClient;
 use super::message::Message;
-use super::occasion::Occasion;
 use super::receivers::Receivers;
 use super::requests::{SendRefusal, SendRequests};
 use super::target::Target;
@@ -182,11 +181,12 @@ impl Delivery {
     pub async fn test(&self, entry: &Entry) -> Vec<TestResult> {
         let now = clock::now().utc;
         let test = async |target: &Target| {
-            let row = test_row(&entry.definition.name, target, now);
+            let row = target.test_row(&entry.definition.name, now);
             let message = Message {
                 row: &row,
                 definition: DefinitionFacts::of(entry),
                 job: None,
+                batch: None,
                 reason: None,
                 output_tail: None,
                 public_url: self.public_url.as_deref(),
@@ -301,30 +301,6 @@ impl Delivery {
     }
 }
 
-/// The row of a test message, which the store does not get.
-pub(super) fn test_row(definition: &str, target: &Target, now: Timestamp) -> NotificationRow {
-    NotificationRow {
-        id: NotificationId(0),
-        message: String::new(),
-        definition: definition.into(),
-        target: target.key(),
-        kind: target.kind(),
-        host: target.host(),
-        occasion: target.on.iter().next().unwrap_or(Occasion::Failed),
-        count: 1,
-        first_at: now,
-        last_at: now,
-        job: None,
-        state: NotificationState::Waiting,
-        opens_at: now,
-        due_at: now,
-        tries: 0,
-        tried_at: None,
-        give_up_at: None,
-        error: None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -353,7 +329,7 @@ mod tests {
             let endpoint = Endpoint::Webhook { url, secrets: Vec::new() };
             let target =
                 Target { endpoint, on: Occasions::standard(), period: Duration::ZERO, output_lines: None };
-            Ok(vec![test_row("gone", &target, now)])
+            Ok(vec![target.test_row("gone", now)])
         }
 
         fn failing_targets(&self) -> Result<Vec<NotificationRow>, ReadError> {

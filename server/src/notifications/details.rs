@@ -2,6 +2,7 @@
 
 use scheduler::definition::Expect;
 
+use super::batch_facts::BatchFacts;
 use super::message::Message;
 use super::occasion::Occasion;
 use crate::catalogue::Entry;
@@ -32,9 +33,10 @@ impl<'m> DefinitionFacts<'m> {
 /// The facts in one line, such as `slot 2026-11-20T02:00:00.000Z, 3 attempts, the last ran 7.11s on rack-1, owner finance`. Empty if there is
 /// none.
 pub(super) fn in_one_line(message: &Message<'_>) -> String {
-    let mut parts = Vec::new();
+    let mut parts = message.ended_batch().map(BatchFacts::details).unwrap_or_default();
     if let Some(job) = message.job {
         parts.extend(job.slot.as_ref().map(|slot| format!("slot {}", Time(slot.at))));
+        parts.extend(message.batch.and_then(BatchFacts::position));
         let attempts = job.attempts.0;
         if attempts > 1 {
             parts.push(format!("{attempts} attempts"));
@@ -43,9 +45,29 @@ pub(super) fn in_one_line(message: &Message<'_>) -> String {
         parts.extend(job.attempt.as_ref().map(|attempt| format!("{the_last}{}", run_of(attempt))));
     }
     parts.extend(message.definition.owner.map(|owner| format!("owner {owner}")));
+    parts.extend(message.job.and_then(labels));
     let line = parts.join(", ");
     line.replace(char::is_control, " ")
 }
+
+/// The labels of a job in words, cut if they are long; none if it has none.
+fn labels(job: &JobRow) -> Option<String> {
+    let noun = if job.labels.len() == 1 { "label" } else { "labels" };
+    let text = label_list(job)?;
+    Some(match text.char_indices().nth(LABEL_CHARS_MAX) {
+        Some((end, _)) => format!("{noun} {}…", &text[..end]),
+        None => format!("{noun} {text}"),
+    })
+}
+
+/// Names and values of the labels; none if there is none.
+fn label_list(job: &JobRow) -> Option<String> {
+    let labels: Vec<String> = job.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    (!labels.is_empty()).then(|| labels.join(", "))
+}
+
+/// Characters of all labels in the line of a chat: the facts before them stay readable.
+const LABEL_CHARS_MAX: usize = 200;
 
 /// The run of an attempt: how long it was, or since when it runs, and where.
 fn run_of(attempt: &AttemptRow) -> String {
@@ -84,10 +106,25 @@ pub(super) fn list(message: &Message<'_>) -> Vec<(&'static str, String)> {
     }));
     if let Some(job) = message.job {
         facts.extend(of_job(job, message.reason.as_deref()));
+        facts.extend(message.batch.and_then(BatchFacts::position).map(|position| ("batch", position)));
+        facts.extend(label_list(job).map(|labels| ("labels", labels)));
+    }
+    if let Some(batch) = message.ended_batch() {
+        facts.extend(of_batch(batch));
     }
     if row.count > 1 {
         facts.push(("count", format!("{} since {}", row.count, Time(row.first_at))));
     }
+    facts
+}
+
+fn of_batch(batch: &BatchFacts) -> Vec<(&'static str, String)> {
+    let row = &batch.row;
+    let mut facts = vec![("batch", batch.name()), ("jobs", row.count.to_string())];
+    facts.extend(row.submitted_by.clone().map(|by| ("submitted", format!("by {by}"))));
+    facts.push(("accepted", Time(row.created_at).to_string()));
+    facts.extend(row.ended_at.map(|ended| ("ended", Time(ended).to_string())));
+    facts.extend(batch.details().into_iter().map(|detail| ("note", detail)));
     facts
 }
 
@@ -119,7 +156,6 @@ pub(super) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::notifications::delivery::test_row;
     use crate::notifications::occasion::Occasions;
     use crate::notifications::target::{ChatFormat, Endpoint, Target};
     use crate::store::{JobSlot, NotificationRow, RunOnRole};
@@ -167,7 +203,7 @@ pub(super) mod tests {
             slot: Some(JobSlot { schedule: "nightly".into(), at: Timestamp(SLOT) }),
             waits_for: None,
             run_on_role: RunOnRole::Alone,
-            labels: vec![("planted".into(), "planted".into())],
+            labels: vec![("region".into(), "eu".into())],
             narrowing: None,
             ended_at,
             reason: "exit code 3".into(),
@@ -182,7 +218,7 @@ pub(super) mod tests {
         let endpoint = Endpoint::Slack { url, format: ChatFormat::Slack };
         let target =
             Target { endpoint, on: Occasions::standard(), period: Duration::ZERO, output_lines: None };
-        NotificationRow { occasion, job: Some(JobId(12)), ..test_row("report", &target, Timestamp(SLOT)) }
+        NotificationRow { occasion, job: Some(JobId(12)), ..target.test_row("report", Timestamp(SLOT)) }
     }
 
     const EXPECT: Expect = Expect {
@@ -193,11 +229,12 @@ pub(super) mod tests {
     fn message<'m>(row: &'m NotificationRow, job: Option<&'m JobRow>, tags: &'m [String]) -> Message<'m> {
         let definition = DefinitionFacts { owner: Some("finance"), tags, expect: EXPECT };
         let reason = Some("exit 3".to_owned());
-        Message { row, definition, job, reason, output_tail: None, public_url: None, is_test: false }
+        let (batch, output_tail, public_url) = (None, None, None);
+        Message { row, definition, job, batch, reason, output_tail, public_url, is_test: false }
     }
 
     #[test]
-    fn a_chat_gets_a_second_line_with_slot_attempts_run_worker_and_owner() {
+    fn a_chat_gets_a_second_line_with_slot_attempts_run_worker_owner_and_labels() {
         let row = row(Occasion::Failed);
         let text = |job: &JobRow| {
             let body: Value =
@@ -208,13 +245,13 @@ pub(super) mod tests {
                 .to_owned()
         };
         let (first, third) = (job(1, Some(attempt(true))), job(3, Some(attempt(true))));
-        assert_eq!(text(&first), "ran 7.11s on rack-1, owner finance");
-        assert_eq!(text(&third), "3 attempts, the last ran 7.11s on rack-1, owner finance");
+        assert_eq!(text(&first), "ran 7.11s on rack-1, owner finance, label region=eu");
+        assert_eq!(text(&third), "3 attempts, the last ran 7.11s on rack-1, owner finance, label region=eu");
         let running = text(&job(1, Some(attempt(false))));
-        assert_eq!(running, "started 2026-11-20T02:00:01.000Z on rack-1, owner finance");
+        assert_eq!(running, "started 2026-11-20T02:00:01.000Z on rack-1, owner finance, label region=eu");
         let lost = AttemptRow { outcome: Some(Outcome::Lost), worker_name: "".into(), ..attempt(true) };
-        assert_eq!(text(&job(1, Some(lost))), "on worker 4, owner finance");
-        assert_eq!(text(&job(0, None)), "owner finance");
+        assert_eq!(text(&job(1, Some(lost))), "on worker 4, owner finance, label region=eu");
+        assert_eq!(text(&job(0, None)), "owner finance, label region=eu");
     }
 
     #[test]
@@ -237,16 +274,16 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_webhook_gets_the_facts_of_definition_and_job_and_no_labels() {
+    fn a_webhook_gets_the_facts_of_definition_and_job() {
         let (row, job) = (row(Occasion::Failed), job(3, Some(attempt(true))));
         let tags = ["nightly".to_owned(), "money".to_owned()];
         let text = message(&row, Some(&job), &tags).webhook_body();
-        assert!(!text.contains("planted"), "{text}");
         let body: Value = serde_json::from_str(&text).unwrap();
         let data = &body["data"];
         assert_eq!((&data["owner"], &data["tags"]), (&json!("finance"), &json!(["nightly", "money"])));
         let expected = json!({
             "id": 12, "state": "failed", "attempts": 3, "accepted_at": "2026-11-20T02:00:00.004Z",
+            "labels": { "region": "eu" },
             "schedule": "nightly", "scheduled_at": "2026-11-20T02:00:00.000Z", "worker": { "id": 4, "name": "rack-1" },
             "started_at": "2026-11-20T02:00:01.000Z", "ran_ms": 7_110, "ended_at": "2026-11-20T02:00:08.110Z",
             "outcome": "failed", "exit_code": 3, "reason": "exit 3"

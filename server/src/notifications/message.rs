@@ -1,6 +1,7 @@
-//! The text of a message in the formats of the targets. Parameters, environment and labels of a job are in none of them, and its output only
-//! for a target that asks for it.
+//! The text of a message in the formats of the targets. Parameters and environment of a job are in none of them, and its output only for a
+//! target that asks for it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use data_encoding::BASE64;
@@ -9,11 +10,13 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use serde::Serialize;
 use sha2::Sha256;
 
+use super::batch_facts::{self, BatchFacts, JobBatch};
 use super::details::{self, DefinitionFacts};
 use super::discord;
 use super::occasion::Occasion;
 use super::target::{ChatFormat, SigningSecret};
-use crate::http::present::shapes::{WorkerRef, millis};
+use crate::http::present::batch;
+use crate::http::present::shapes::{BatchSummary, WorkerRef, millis};
 use crate::http::present::span::round;
 use crate::http::present::timeline::{ran_ms, worker_of};
 use crate::rfc3339::Time;
@@ -28,6 +31,8 @@ pub struct Message<'m> {
     pub definition: DefinitionFacts<'m>,
     /// The job of the last time; absent if there is none, or it is no longer kept.
     pub job: Option<&'m JobRow>,
+    /// The batch that has ended, or that the job is a member of; absent if there is none, or it is no longer kept.
+    pub batch: Option<&'m BatchFacts>,
     /// The reason of its end.
     pub reason: Option<String>,
     /// The last lines of its output, for a target that asks for them.
@@ -64,6 +69,8 @@ struct WebhookData<'m> {
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<WebhookJob<'m>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<BatchSummary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
     text: String,
 }
@@ -83,6 +90,10 @@ struct WebhookJob<'m> {
     state: &'static str,
     attempts: u32,
     accepted_at: Time,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<JobBatch<'m>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<&'m str, &'m str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     schedule: Option<&'m str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,6 +123,8 @@ impl<'m> WebhookJob<'m> {
             state: job.state.name(),
             attempts: job.attempts.0,
             accepted_at: Time(job.created_at),
+            batch: message.batch.and_then(BatchFacts::of_job),
+            labels: job.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             schedule: job.slot.as_ref().map(|slot| slot.schedule.as_str()),
             scheduled_at: job.slot.as_ref().map(|slot| Time(slot.at)),
             submitted_by: job.submitted_by.as_deref(),
@@ -132,12 +145,16 @@ impl Message<'_> {
     #[must_use]
     pub fn text(&self) -> String {
         let row = self.row;
+        let test = if self.is_test { "Test: " } else { "" };
+        if row.occasion.is_about_batch() {
+            return format!("{test}{}", batch_facts::text(row, self.batch.map(|batch| &batch.row)));
+        }
         let name = &row.definition;
         let why = self.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
         let why = why.unwrap_or_default();
         let mut text = match row.occasion {
-            Occasion::Failed => format!("{name} failed{why}"),
-            Occasion::Succeeded => format!("{name} succeeded"),
+            Occasion::Failed | Occasion::BatchFailed => format!("{name} failed{why}"),
+            Occasion::Succeeded | Occasion::BatchSucceeded => format!("{name} succeeded"),
             Occasion::Recovered => format!("{name} has recovered: a job succeeded again"),
             Occasion::Lost => format!("{name} lost a job{why}"),
             Occasion::Quarantined => format!("{name}: a job waits for an operator after too many losses"),
@@ -154,10 +171,7 @@ impl Message<'_> {
         if row.count > 1 {
             text.push_str(&format!(", {} times since {}", row.count, Time(row.first_at)));
         }
-        if self.is_test {
-            text.insert_str(0, "Test: ");
-        }
-        text
+        format!("{test}{text}")
     }
 
     /// The duration that was expected, as jobs.yaml has it now.
@@ -175,13 +189,19 @@ impl Message<'_> {
         }
     }
 
+    /// The batch whose end the message is about.
+    pub(super) fn ended_batch(&self) -> Option<&BatchFacts> {
+        self.batch.filter(|_| self.row.occasion.is_about_batch())
+    }
+
     /// The page of the dashboard about it.
     #[must_use]
     pub fn url(&self) -> Option<String> {
         let base = self.public_url?;
-        Some(match self.row.job {
-            Some(job) => format!("{base}/jobs/{job}"),
-            None => format!("{base}/definitions/{}", self.row.definition),
+        Some(match (self.row.job, self.row.batch) {
+            (Some(job), _) => format!("{base}/jobs/{job}"),
+            (None, Some(batch)) => format!("{base}/batches/{batch}"),
+            (None, None) => format!("{base}/definitions/{}", self.row.definition),
         })
     }
 
@@ -207,6 +227,7 @@ impl Message<'_> {
                 last_at: Time(row.last_at),
                 test: self.is_test,
                 job: self.job.map(|job| WebhookJob::of(job, self)),
+                batch: self.ended_batch().map(|ended| batch::summary(ended.row.clone())),
                 url: self.url(),
                 text: self.text(),
             },

@@ -4,6 +4,7 @@
 //! records each try. A message may therefore arrive twice, with the same id, and is not lost by a crash.
 
 pub mod addresses;
+pub mod batch_facts;
 pub mod client;
 pub mod delivery;
 pub mod details;

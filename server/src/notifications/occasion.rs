@@ -19,11 +19,15 @@ pub enum Occasion {
     Late,
     /// No job has succeeded for longer than `expect.success_within`.
     Stale,
+    /// All members of a batch have ended, and some failed, expired, or were lost.
+    BatchFailed,
+    /// All members of a batch have succeeded or were skipped.
+    BatchSucceeded,
 }
 
 impl Occasion {
     /// Every occasion.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Failed,
         Self::Succeeded,
         Self::Recovered,
@@ -31,6 +35,8 @@ impl Occasion {
         Self::Quarantined,
         Self::Late,
         Self::Stale,
+        Self::BatchFailed,
+        Self::BatchSucceeded,
     ];
 
     /// The name in jobs.yaml, the store and the API.
@@ -44,6 +50,8 @@ impl Occasion {
             Self::Quarantined => "quarantined",
             Self::Late => "late",
             Self::Stale => "stale",
+            Self::BatchFailed => "batch_failed",
+            Self::BatchSucceeded => "batch_succeeded",
         }
     }
 
@@ -64,17 +72,39 @@ impl Occasion {
             State::Scheduled | State::Queued | State::Assigned | State::Running | State::Cancelled => None,
         }
     }
+
+    /// The occasion of a batch that has ended in this state; none for a cancelled one.
+    #[must_use]
+    pub const fn of_batch(state: State) -> Option<Self> {
+        match state {
+            State::Failed => Some(Self::BatchFailed),
+            State::Succeeded => Some(Self::BatchSucceeded),
+            _ => None,
+        }
+    }
+
+    /// True if the occasion is the end of a batch.
+    #[must_use]
+    pub const fn is_about_batch(self) -> bool {
+        matches!(self, Self::BatchFailed | Self::BatchSucceeded)
+    }
+
+    /// True for those that a target without `on` is told of: all that a person should look at, and its end. A message about a batch is for
+    /// those who want it instead of messages about its members.
+    const fn is_standard(self) -> bool {
+        !matches!(self, Self::Succeeded) && !self.is_about_batch()
+    }
 }
 
 /// A set of occasions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Occasions(u8);
+pub struct Occasions(u16);
 
 impl Occasions {
-    /// The occasions of a target that names none: whatever a person should look at, and its end.
+    /// The occasions of a target that names none.
     #[must_use]
     pub fn standard() -> Self {
-        Occasion::ALL.into_iter().filter(|occasion| *occasion != Occasion::Succeeded).collect()
+        Occasion::ALL.into_iter().filter(|occasion| occasion.is_standard()).collect()
     }
 
     /// True if the occasion is one of them.
@@ -100,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_told_of_everything_but_success_unless_it_says_so() {
+    fn a_target_is_told_of_all_but_success_and_batches_unless_it_says_so() {
         let names: Vec<_> = Occasions::standard().iter().map(Occasion::name).collect();
         assert_eq!(names, ["failed", "recovered", "lost", "quarantined", "late", "stale"]);
     }
@@ -114,7 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_of_a_cancelled_job() {
+    fn nobody_is_told_of_a_cancelled_job_or_batch() {
+        assert_eq!(Occasion::of_batch(State::Cancelled), None);
         assert_eq!(Occasion::of_state(State::Cancelled), None);
         assert_eq!(Occasion::of_state(State::Expired), Some(Occasion::Failed));
     }

@@ -133,7 +133,6 @@ const RECEIVERS_MAX: usize = 10_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notifications::delivery::test_row;
     use crate::notifications::mail::Recipient;
     use crate::notifications::occasion::Occasions;
     use crate::notifications::target::{Endpoint, Target};
@@ -144,7 +143,7 @@ mod tests {
     fn row(endpoint: Endpoint, id: u64) -> NotificationRow {
         let target =
             Target { endpoint, on: Occasions::standard(), period: Duration::ZERO, output_lines: None };
-        NotificationRow { id: NotificationId(id), ..test_row("report", &target, Timestamp(0)) }
+        NotificationRow { id: NotificationId(id), ..target.test_row("report", Timestamp(0)) }
     }
 
     fn hook(path: &str, id: u64) -> NotificationRow {

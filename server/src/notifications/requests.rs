@@ -120,7 +120,6 @@ mod tests {
     use protocol::Timestamp;
 
     use super::*;
-    use crate::notifications::delivery::test_row;
     use crate::notifications::occasion::Occasions;
     use crate::notifications::target::{Endpoint, Target};
 
@@ -129,7 +128,7 @@ mod tests {
         let endpoint = Endpoint::Webhook { url, secrets: Vec::new() };
         let target =
             Target { endpoint, on: Occasions::standard(), period: Duration::ZERO, output_lines: None };
-        test_row("report", &target, Timestamp(0))
+        target.test_row("report", Timestamp(0))
     }
 
     /// Asks for a message of this target, and returns the answer to come once the request waits.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::{BASE64, HEXLOWER};
+use protocol::Timestamp;
 use reqwest::Url;
 use sha2::{Digest, Sha256};
 
 use super::mail::Recipient;
-use super::occasion::Occasions;
+use super::occasion::{Occasion, Occasions};
 use super::target_key::{TargetKey, TargetKind};
-use crate::store::NotifyRule;
+use crate::store::{NotificationId, NotificationRow, NotificationState, NotifyRule};
 
 /// A key by which messages to a webhook are signed.
 #[derive(Clone, PartialEq, Eq)]
@@ -92,6 +93,31 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
+    /// The row of a message that tries the target, which the store does not get.
+    pub(super) fn test_row(&self, definition: &str, now: Timestamp) -> NotificationRow {
+        NotificationRow {
+            id: NotificationId(0),
+            message: String::new(),
+            definition: definition.into(),
+            target: self.key(),
+            kind: self.kind(),
+            host: self.host(),
+            occasion: self.on.iter().next().unwrap_or(Occasion::Failed),
+            count: 1,
+            first_at: now,
+            last_at: now,
+            job: None,
+            batch: None,
+            state: NotificationState::Waiting,
+            opens_at: now,
+            due_at: now,
+            tries: 0,
+            tried_at: None,
+            give_up_at: None,
+            error: None,
+        }
+    }
+
     /// The format of its messages.
     #[must_use]
     pub const fn kind(&self) -> TargetKind {

@@ -9,6 +9,7 @@ use reqwest::header::HeaderMap;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use super::batch_facts::BatchFacts;
 use super::client::PostError;
 use super::delivery::Delivery;
 use super::details::DefinitionFacts;
@@ -24,7 +25,7 @@ use crate::catalogue::Entry;
 use crate::clock;
 use crate::http::present::ending::why_ended;
 use crate::store::{
-    JobRow, NotificationChange, NotificationId, NotificationRow, NotificationState, RecordChange,
+    Archive, JobRow, NotificationChange, NotificationId, NotificationRow, NotificationState, RecordChange,
     WorkingReceiver,
 };
 
@@ -161,7 +162,7 @@ impl Delivery {
     async fn make(&self, attempt: Try) -> bool {
         let Try { row, entry, target, at, wait } = attempt;
         // From here on further occasions are counted in a message of their own, and the count of this one is final.
-        let (row, job) = self.read(row).await;
+        let (row, job, batch) = self.read(row).await;
         let output_tail = match target.output_lines {
             Some(lines) => output_tail::read(&self.logs, row.occasion, job.as_ref(), lines).await,
             None => None,
@@ -170,6 +171,7 @@ impl Delivery {
             row: &row,
             definition: DefinitionFacts::of(&entry),
             job: job.as_ref(),
+            batch: batch.as_ref(),
             reason: job.as_ref().map(why_ended),
             output_tail,
             public_url: self.public_url.as_deref(),
@@ -228,15 +230,21 @@ impl Delivery {
         Some((Arc::clone(entry), target.clone()))
     }
 
-    /// The row as it is now, and its job if it is still kept.
-    async fn read(&self, row: NotificationRow) -> (NotificationRow, Option<JobRow>) {
+    /// The row as it is now, and its job and batch if they are still kept.
+    async fn read(&self, row: NotificationRow) -> (NotificationRow, Option<JobRow>, Option<BatchFacts>) {
         let (archive, jobs, kept) = (Arc::clone(&self.archive), Arc::clone(&self.jobs), row.clone());
         let read = spawn_blocking(move || {
             let row = archive.notification(row.id).ok().flatten().unwrap_or(row);
-            let job = row.job.and_then(|job: JobId| jobs.job(job).ok().flatten());
-            (row, job.map(|record| record.row))
+            let job = row.job.and_then(|job: JobId| jobs.job(job).ok().flatten()).map(|record| record.row);
+            let batch = row.batch.or(job.as_ref().and_then(|job| job.batch));
+            let batch = batch.and_then(|first| jobs.batch(first).ok().flatten());
+            let batch = batch.map(|batch| BatchFacts {
+                index: job.as_ref().and_then(|job| index_of(&*jobs, job.job, batch.first)),
+                row: batch,
+            });
+            (row, job, batch)
         });
-        read.await.unwrap_or((kept, None))
+        read.await.unwrap_or((kept, None, None))
     }
 
     /// Hands a message to its target once.
@@ -276,6 +284,12 @@ impl Delivery {
             None => false,
         }
     }
+}
+
+/// The position of a job in its batch, from 0. One that repeats a member of another batch has the position of that one.
+fn index_of(jobs: &dyn Archive, job: JobId, first: JobId) -> Option<u64> {
+    let given = jobs.given_params(&[job]).ok().and_then(|given| given.first()?.index);
+    given.or(job.0.checked_sub(first.0))
 }
 
 impl Try {

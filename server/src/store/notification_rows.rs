@@ -92,6 +92,8 @@ pub struct NotificationRow {
     pub last_at: Timestamp,
     /// The job of the last time; absent if no job is the reason.
     pub job: Option<JobId>,
+    /// The batch that has ended, by its first job; the last one if several were counted.
+    pub batch: Option<JobId>,
     /// Its state.
     pub state: NotificationState,
     /// The end of its period of grouping: it is not sent earlier.

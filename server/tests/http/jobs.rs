@@ -64,7 +64,8 @@ async fn the_same_key_makes_one_job_and_another_body_a_conflict() {
     assert_eq!(again.status, 200);
     assert_eq!(again.header("idempotent-replay"), "true");
     assert_eq!(again.header("location"), "/api/jobs/1");
-    assert_eq!(again.json()["id"], 1);
+    assert_eq!((&again.json()["id"], &again.json()["replayed"]), (&1.into(), &true.into()));
+    assert_eq!(first.json()["replayed"], serde_json::Value::Null);
     let other = server.ask("POST", "/api/jobs/resize", &key, r#"{"args":["b"]}"#).await;
     other.is_problem(409, "idempotency_mismatch");
     let elsewhere = server.ask("POST", "/api/jobs/backup", &key, r#"{"args":["a"]}"#).await;

@@ -1,6 +1,7 @@
 //! Notifications by the real program, to real receivers: signed, grouped, sent again, and not lost by a crash.
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
+mod batches;
 mod hanging;
 mod mail;
 mod output_lines;

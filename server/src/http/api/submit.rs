@@ -178,7 +178,7 @@ async fn submit_and_answer(
 /// Answers a repeated request with the present state of its job.
 async fn replay(state: &Arc<AppState>, holder: KeyHolder, params: SubmitParams) -> Result<Response, Problem> {
     let record = find(state, holder.job).await.map_err(|problem| explain_pruned(problem, &holder))?;
-    let shown = state.presenter().job(record.row);
+    let shown = shapes::Job { replayed: true, ..state.presenter().job(record.row) };
     let mut response = answer(state, shown, params, StatusCode::OK).await?;
     response.headers_mut().insert(REPLAYED, YES);
     Ok(response)
@@ -248,6 +248,7 @@ async fn answer(
             let mut full = state.full_job(record).await;
             full.job.warning = shown.warning;
             full.job.duplicate = shown.duplicate;
+            full.job.replayed = shown.replayed;
             Ok(json(status, headers, &full))
         }
         // The job was accepted, and the status must say so, also if the token was revoked since.

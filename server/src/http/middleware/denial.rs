@@ -24,8 +24,9 @@ impl From<Denial> for Problem {
                 .header(header::WWW_AUTHENTICATE, BEARER),
             Denial::WrongRole { needed, .. } => Self::new(Code::Forbidden, detail)
                 .hint(format!("use a token with the role {needed} or a stronger one")),
-            Denial::OutOfScope | Denial::NeedsWholeScope => Self::new(Code::OutOfScope, detail)
-                .hint("\"longshore token ls\" shows an administrator the definitions of each token"),
+            Denial::OutOfScope { allowed } | Denial::NeedsWholeScope { allowed } => {
+                Self::new(Code::OutOfScope, detail).hint(scope_hint(&allowed))
+            }
             Denial::TooManyFailures { retry_after_s } => {
                 Self::new(Code::TooManyFailures, detail).retry_after(retry_after_s)
             }
@@ -42,5 +43,18 @@ impl From<Denial> for Problem {
         }
     }
 }
+
+/// Names the definitions of the token, which its holder may know. It says nothing about the definition that was asked for: it may exist or not.
+fn scope_hint(allowed: &[String]) -> String {
+    let named: Vec<String> = allowed.iter().take(NAMES_MAX).map(|name| format!("\"{name}\"")).collect();
+    let more = match allowed.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("the token is for {}{more}; \"longshore whoami\" shows what it allows", named.join(", "))
+}
+
+/// Names and patterns that a hint has.
+const NAMES_MAX: usize = 10;
 
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");

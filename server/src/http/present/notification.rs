@@ -31,6 +31,7 @@ pub(crate) fn notification(row: NotificationRow, delivery: &Delivery) -> shapes:
         first_at: Time(row.first_at),
         last_at: Time(row.last_at),
         job: row.job.map(|job| job.0),
+        batch: row.batch.map(|first| first.0),
         state: row.state.name().into(),
         tries: row.tries,
         tried_at: row.tried_at.map(Time),

@@ -60,6 +60,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("after_batches", include_str!("migrations/0043_after_batches.sql")),
     ("reasons", include_str!("migrations/0044_reasons.sql")),
     ("pause_ends", include_str!("migrations/0045_pause_ends.sql")),
+    ("batch_notifications", include_str!("migrations/0046_batch_notifications.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

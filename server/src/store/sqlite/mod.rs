@@ -14,6 +14,7 @@ mod checkpointer;
 mod codes;
 mod connections;
 pub mod copy;
+mod deliveries;
 mod dependencies;
 mod expectations;
 mod faults;

@@ -1,4 +1,4 @@
-//! Notifications: written in the transaction of their occasion, changed by their delivery.
+//! Notifications: written in the transaction of their occasion. `deliveries` has the changes by their delivery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use protocol::{JobId, Timestamp};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use scheduler::expectations::ExpectationRow;
+use scheduler::job::State;
 use scheduler::step::Change;
 
 use super::archive::SqliteArchive;
@@ -14,12 +15,15 @@ use super::run_on;
 use crate::notifications::occasion::Occasion;
 use crate::notifications::target_key::{TargetKey, TargetKind};
 use crate::store::{
-    Group, NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow,
-    NotificationState, NotifyRules, ReadError, UnsentGroup, WorkingReceiver,
+    Group, NotificationArchive, NotificationFilter, NotificationId, NotificationRow, NotificationState,
+    NotifyRule, NotifyRules, ReadError, UnsentGroup,
 };
 
 /// Delivered and failed notifications that are kept: a month of one each five minutes.
 const ENDED_ROWS_MAX: i64 = 10_000;
+
+/// Messages about ends of batches to one target that were not sent yet. Further ends are counted in the last one.
+const UNSENT_OF_BATCHES_MAX: i64 = 100;
 
 /// Failing targets that are listed: more than a person reads.
 const FAILING_TARGETS_MAX: i64 = 500;
@@ -47,6 +51,10 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
             Change::Ended(ended) => (ended.job, ended.state, ended.at),
             Change::Waiting { job, .. } if freed.contains(job) => continue,
             Change::Waiting { job, state, closed, .. } => (*job, *state, closed.ended_at),
+            Change::BatchEnded { first, state, at, .. } => {
+                write_batch_end(connection, &group.notify, *first, *state, *at)?;
+                continue;
+            }
             Change::Expectation(row) => {
                 expectations.insert(&*row.definition, row);
                 continue;
@@ -177,7 +185,7 @@ fn write(
                 "INSERT INTO notifications (message, definition, target, kind, host, occasion, count, first_at, last_at,
                      job, state, opens_at, due_at, tries)
                  VALUES (lower(hex(randomblob(16))), ?1, ?2, ?3, ?4, ?5, 1, ?6, ?6, ?7, 'waiting', ?8, ?8, 0)
-                 ON CONFLICT (definition, target, occasion) WHERE state = 'waiting' AND tries = 0
+                 ON CONFLICT (definition, target, occasion) WHERE state = 'waiting' AND tries = 0 AND batch IS NULL
                  DO UPDATE SET count = count + 1, last_at = ?6, job = ?7",
             )?
             .execute(params![
@@ -195,6 +203,49 @@ fn write(
     Ok(())
 }
 
+/// Writes the messages about the end of a batch, to the targets of the definition of its first member: that row is kept while the batch lives.
+/// Each end has a message of its own, whatever the period, until too many of them were not sent yet.
+fn write_batch_end(
+    connection: &Connection,
+    rules: &NotifyRules,
+    first: JobId,
+    state: State,
+    at: Timestamp,
+) -> rusqlite::Result<()> {
+    let Some(occasion) = Occasion::of_batch(state) else { return Ok(()) };
+    let Some(definition) = definition_of(connection, first)? else { return Ok(()) };
+    let (batch, occasion_name) = (first.0.cast_signed(), occasion.name());
+    for rule in
+        rules.0.get(definition.as_str()).into_iter().flatten().filter(|rule| rule.on.contains(occasion))
+    {
+        let NotifyRule { target, kind, host, .. } = rule;
+        let (unsent, last): (i64, Option<i64>) = connection
+            .prepare_cached(
+                "SELECT count(*), max(id) FROM notifications INDEXED BY notifications_unsent_of_batches
+                 WHERE definition = ?1 AND target = ?2 AND occasion = ?3
+                     AND state = 'waiting' AND tries = 0 AND batch IS NOT NULL",
+            )?
+            .query_row(params![definition, target.0, occasion_name], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if unsent >= UNSENT_OF_BATCHES_MAX {
+            connection
+                .prepare_cached(
+                    "UPDATE notifications SET count = count + 1, last_at = ?2, batch = ?3 WHERE id = ?1",
+                )?
+                .execute(params![last, at.0, batch])?;
+            continue;
+        }
+        connection
+            .prepare_cached(
+                "INSERT INTO notifications (message, definition, target, kind, host, occasion, count, first_at, last_at,
+                     batch, state, opens_at, due_at, tries)
+                 VALUES (lower(hex(randomblob(16))), ?1, ?2, ?3, ?4, ?5, 1, ?6, ?6, ?7, 'waiting', ?6, ?6, 0)",
+            )?
+            .execute(params![definition, target.0, kind.name(), host, occasion_name, at.0, batch])?;
+        prune(connection)?;
+    }
+    Ok(())
+}
+
 /// Deletes the oldest of too many ended notifications: two for each new one, so that there are never more for long.
 fn prune(connection: &Connection) -> rusqlite::Result<()> {
     connection
@@ -207,89 +258,16 @@ fn prune(connection: &Connection) -> rusqlite::Result<()> {
         .map(drop)
 }
 
-/// Applies a change of the delivery within a transaction.
-pub(super) fn change(connection: &Connection, change: &NotificationChange) -> rusqlite::Result<()> {
-    match change {
-        NotificationChange::Try { id, at, due_at, give_up_at } => connection
-            .prepare_cached(
-                "UPDATE notifications SET tries = tries + 1, tried_at = ?2, due_at = ?3,
-                     give_up_at = coalesce(give_up_at, ?4)
-                 WHERE id = ?1 AND state = 'waiting'",
-            )?
-            .execute((id.0.cast_signed(), at.0, due_at.0, give_up_at.0)),
-        NotificationChange::RequestedTry { id, at, due_at, give_up_at } => connection
-            .prepare_cached(
-                "UPDATE notifications SET state = 'waiting', tries = tries + 1, tried_at = ?2, due_at = ?3, give_up_at = ?4
-                 WHERE id = ?1 AND state <> 'delivered'",
-            )?
-            .execute((id.0.cast_signed(), at.0, due_at.0, give_up_at.0)),
-        NotificationChange::Delivered(id, receiver) => {
-            connection
-                .prepare_cached("UPDATE notifications SET state = 'delivered', error = NULL WHERE id = ?1")?
-                .execute([id.0.cast_signed()])?;
-            return retry_at_once(connection, receiver);
-        }
-        NotificationChange::ReceiverWorks(receiver) => return retry_at_once(connection, receiver),
-        NotificationChange::TryFailed(id, error, due_at) => connection
-            .prepare_cached("UPDATE notifications SET error = ?2, due_at = ?3 WHERE id = ?1")?
-            .execute((id.0.cast_signed(), error, due_at.0)),
-        NotificationChange::GivenUp(id, error) => connection
-            .prepare_cached("UPDATE notifications SET state = 'failed', error = ?2 WHERE id = ?1")?
-            .execute((id.0.cast_signed(), error)),
-        NotificationChange::MakeDue(groups, at) => {
-            return groups.iter().try_for_each(|group| make_due(connection, group, *at));
-        }
-    }
-    .map(drop)
-}
-
-/// Makes the messages due that failed before. Those that were not sent yet wait for the end of their period.
-fn retry_at_once(connection: &Connection, receiver: &WorkingReceiver) -> rusqlite::Result<()> {
-    let WorkingReceiver { kind, target, at, except } = receiver;
-    let ids: Vec<String> = except.iter().map(|id| id.0.to_string()).collect();
-    let except = format!("[{}]", ids.join(","));
-    let is_of_receiver = match kind {
-        TargetKind::Email => "kind = ?1",
-        TargetKind::Webhook | TargetKind::Slack => "target = ?1",
-    };
-    let key = if *kind == TargetKind::Email { kind.name() } else { target.0.as_str() };
-    connection
-        .prepare_cached(&format!(
-            "UPDATE notifications SET due_at = ?2
-             WHERE {is_of_receiver} AND state = 'waiting' AND tries > 0 AND due_at > ?2
-                 AND id NOT IN (SELECT value FROM json_each(?3))"
-        ))?
-        .execute(params![key, at.0, except])
-        .map(drop)
-}
-
-/// Makes the messages of a group due. One that was given up untried counts as tried, or it would be a second open message.
-fn make_due(connection: &Connection, group: &UnsentGroup, at: Timestamp) -> rusqlite::Result<()> {
-    let UnsentGroup { definition, target, state, .. } = group;
-    let change = match state {
-        NotificationState::Waiting => "due_at = min(due_at, ?3)",
-        NotificationState::Failed => "state = 'waiting', due_at = ?3, tries = max(tries, 1)",
-        NotificationState::Delivered => return Ok(()),
-    };
-    connection
-        .prepare_cached(&format!(
-            "UPDATE notifications SET {change}, give_up_at = NULL
-             WHERE definition = ?1 AND target = ?2 AND state = ?4"
-        ))?
-        .execute(params![definition, target.0, at.0, state.name()])
-        .map(drop)
-}
-
 /// Added to the numbers of messages that were tried, so that they come after the others.
 const TRIED: i64 = 1 << 60;
 
 const COLUMNS: &str = "id, definition, target, kind, host, occasion, count, first_at, last_at, job, state, opens_at, \
-                       due_at, tries, tried_at, error, message, give_up_at";
+                       due_at, tries, tried_at, error, message, give_up_at, batch";
 
 impl NotificationArchive for SqliteArchive {
     fn due_notifications(&self, now: Timestamp) -> Result<Vec<NotificationRow>, ReadError> {
-        // A message that was not sent yet waits for an earlier one about the same, so that occasions are counted while a target is away. A
-        // recovery waits for those about what went wrong before its last time, so that it is told last. Otherwise messages that were not sent
+        // A message that was not sent yet waits for an earlier one about the same, so that occasions are counted while a target is away; that of a
+        // batch does not, as each has its own. A recovery waits for those about what went wrong before its last time, so that it is told last. Otherwise messages that were not sent
         // yet come first: many old ones that a target refuses do not delay the news.
         self.read(|connection| {
             connection
@@ -297,7 +275,7 @@ impl NotificationArchive for SqliteArchive {
                     "SELECT {COLUMNS} FROM notifications WHERE id IN (
                          SELECT min((tries > 0) * {TRIED} + id) % {TRIED} FROM notifications AS due WHERE state = 'waiting'
                              AND (due_at <= ?1 OR due_at > ?2)
-                             AND (tries > 0 OR NOT EXISTS (SELECT 1 FROM notifications AS earlier
+                             AND (tries > 0 OR batch IS NOT NULL OR NOT EXISTS (SELECT 1 FROM notifications AS earlier
                                  WHERE earlier.definition = due.definition AND earlier.target = due.target
                                      AND (earlier.occasion = due.occasion AND earlier.id < due.id
                                          OR due.occasion = 'recovered' AND earlier.first_at <= due.last_at
@@ -373,6 +351,10 @@ impl NotificationArchive for SqliteArchive {
 fn notification(row: &Row<'_>) -> rusqlite::Result<NotificationRow> {
     let name = |index| row.get::<_, String>(index);
     let time = |index| row.get::<_, i64>(index).map(Timestamp);
+    let id = |index| {
+        let id: Option<i64> = row.get(index)?;
+        Ok::<_, rusqlite::Error>(id.map(|id| JobId(id.cast_unsigned())))
+    };
     Ok(NotificationRow {
         id: NotificationId(row.get::<_, i64>(0)?.cast_unsigned()),
         definition: row.get::<_, Arc<str>>(1)?,
@@ -383,7 +365,8 @@ fn notification(row: &Row<'_>) -> rusqlite::Result<NotificationRow> {
         count: row.get::<_, i64>(6)?.cast_unsigned(),
         first_at: time(7)?,
         last_at: time(8)?,
-        job: row.get::<_, Option<i64>>(9)?.map(|job| JobId(job.cast_unsigned())),
+        job: id(9)?,
+        batch: id(18)?,
         state: NotificationState::find(&name(10)?).ok_or(FromSqlError::InvalidType)?,
         opens_at: time(11)?,
         due_at: time(12)?,

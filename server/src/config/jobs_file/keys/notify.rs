@@ -16,7 +16,11 @@ pub(in crate::config::jobs_file) const TARGET: &[Key] = &[
         "The form of messages to slack: slack, or discord for its own webhooks.",
     ),
     key("email", Shape::Texts, "Addresses that get a mail each; the server needs --smtp."),
-    key("on", Shape::Choices(occasions), "The occasions; all but succeeded if absent."),
+    key(
+        "on",
+        Shape::Choices(occasions),
+        "The occasions; if absent, all but succeeded, batch_failed and batch_succeeded.",
+    ),
     key(
         "secret",
         Shape::Texts,
@@ -50,6 +54,8 @@ pub(in crate::config::jobs_file) const OCCASION_SYNONYMS: &[(&str, Occasion)] = 
     ("loss", Occasion::Lost),
     ("quarantine", Occasion::Quarantined),
     ("slow", Occasion::Late),
+    ("batch_failure", Occasion::BatchFailed),
+    ("batch_success", Occasion::BatchSucceeded),
 ];
 
 /// The forms of messages to a chat.

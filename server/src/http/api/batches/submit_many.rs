@@ -265,7 +265,12 @@ pub(super) fn only_duplicates(holder: JobId, asked: u32) -> shapes::Batch {
 pub(crate) fn replayed(state: &AppState, holder: KeyHolder) -> Response {
     let mut headers = location(state, holder.job);
     headers.insert(REPLAYED, YES);
-    json(StatusCode::OK, headers, &batch(holder.job, holder.count))
+    json(StatusCode::OK, headers, &replayed_batch(&holder))
+}
+
+/// The batch that an earlier request made.
+pub(super) fn replayed_batch(holder: &KeyHolder) -> shapes::Batch {
+    shapes::Batch { replayed: true, ..batch(holder.job, holder.count) }
 }
 
 /// A batch by its first job.

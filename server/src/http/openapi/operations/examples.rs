@@ -35,6 +35,10 @@ pub(super) fn batch() -> Value {
     json!({ "batch": 4, "count": 2, "first": 4, "last": 5, "created_at": "2026-11-20T13:09:01.177Z" })
 }
 
+pub(super) fn replayed_batch() -> Value {
+    json!({ "batch": 4, "count": 2, "first": 4, "last": 5, "replayed": true })
+}
+
 pub(super) fn retried_batch() -> Value {
     json!({
         "batch": 1006, "count": 3, "first": 1006, "last": 1008, "created_at": "2026-11-20T14:09:01.177Z",

@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::super::operation::{ID, Kind, Operation, list, object, query, text};
-use super::examples::{batch, batch_summary, bulk_result, full_job, job, reason, retried_batch, worker_ref};
+use super::examples::{
+    batch, batch_summary, bulk_result, full_job, job, reason, replayed_batch, retried_batch, worker_ref,
+};
 use super::shared::{
     BULK, CLEAR, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, MEMBERS, NO_BODY, ON_JOB, PAGE,
     PAGING, REVISION, SUBMISSION, SUBMIT, WAIT,
@@ -34,7 +36,7 @@ pub(super) fn jobs() -> Vec<Operation> {
             .with_headers(&[("location", "The address of the job or batch.")])
             .answers(200, "An earlier request with this Idempotency-Key made the job, or another job has its unique key.", [
                 submitted(),
-                vec![object::<shapes::Batch>(batch()), object::<shapes::FullJob>(full_job())],
+                vec![object::<shapes::Batch>(replayed_batch()), object::<shapes::FullJob>(full_job())],
             ].into_iter().flatten().collect())
             .with_headers(&[
                 ("idempotent-replay", "`true` for a repeated request."),
@@ -66,7 +68,7 @@ pub(super) fn jobs() -> Vec<Operation> {
             .may_have_body(text("application/x-ndjson", "{\"name\":\"resize\"}\n{\"name\":\"resize\",\"args\":[\"--all\"]}\n"))
             .answers(201, "The jobs were made.", vec![object::<shapes::Batch>(batch())])
             .with_headers(&[("location", "The address of the batch.")])
-            .answers(200, "An earlier request with this Idempotency-Key made them, or other jobs have their unique keys.", vec![object::<shapes::Batch>(batch())])
+            .answers(200, "An earlier request with this Idempotency-Key made them, or other jobs have their unique keys.", vec![object::<shapes::Batch>(replayed_batch())])
             .problems(&[&JSON_BODY, &SUBMISSION, &[Code::TooManyJobs, Code::EmptyBatch]]),
         Operation::get("/api/jobs", "jobs", "list_jobs", "List jobs, newest first")
             .takes(&FILTERS)
@@ -128,7 +130,7 @@ pub(super) fn jobs() -> Vec<Operation> {
             .takes(&[REVISION, KEY])
             .answers(201, "The jobs were made.", vec![object::<shapes::Batch>(batch())])
             .with_headers(&[("location", "The address of the batch.")])
-            .answers(200, "An earlier request with this Idempotency-Key made them, or other jobs have their unique keys.", vec![object::<shapes::Batch>(batch())])
+            .answers(200, "An earlier request with this Idempotency-Key made them, or other jobs have their unique keys.", vec![object::<shapes::Batch>(replayed_batch())])
             .problems(&[&ON_JOB, &NO_BODY, &SUBMISSION, &[Code::NotFinished, Code::RevisionGone, Code::TooManyJobs, Code::UnknownField, Code::UnsupportedMediaType]]),
     ]
 }

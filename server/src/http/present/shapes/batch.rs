@@ -5,7 +5,39 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Batch, Dependency, Job, Refusal, Text, Time};
+use super::{Dependency, Job, Reason, Refusal, Text, Time};
+
+/// The jobs of one request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Batch {
+    /// The number of the batch, which is that of its first job. `GET /api/jobs?batch=` lists the members. Absent, with `first` and `last`, if
+    /// `count` is 0: there is no batch.
+    #[serde(default, skip_serializing_if = "is_no_job")]
+    pub batch: u64,
+    /// How many jobs it has.
+    pub count: u32,
+    /// The first job's number.
+    #[serde(default, skip_serializing_if = "is_no_job")]
+    pub first: u64,
+    /// The last job's number; all between belong to it.
+    #[serde(default, skip_serializing_if = "is_no_job")]
+    pub last: u64,
+    /// The time of acceptance; absent in the answer to a repeated request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Time>,
+    /// True in the answer to a repeated request: an earlier one with this idempotency key made the batch, and nothing was made now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replayed: bool,
+    /// Jobs of the request that were not made, because others have their unique keys.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub duplicates: u32,
+    /// The job that has the first of these keys, if all jobs of the request are duplicates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate_of: Option<u64>,
+    /// A warning beside the accepted batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<Reason>,
+}
 
 /// A batch, as lists show it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -80,6 +112,11 @@ impl BatchSummary {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
 const fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_no_job(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Members of a batch by state, with those that are no longer kept.

@@ -122,6 +122,9 @@ pub struct Job {
     /// True in the answer to a submission that made no job, because this one has the unique key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub duplicate: bool,
+    /// True in the answer to a repeated request: an earlier one with this idempotency key made the job, and nothing was made now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replayed: bool,
     /// A warning beside an accepted submission.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<Reason>,
@@ -354,43 +357,9 @@ pub struct Phase {
     pub failures: Option<u32>,
 }
 
-/// The jobs of one request.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Batch {
-    /// The number of the batch, which is that of its first job. `GET /api/jobs?batch=` lists the members. Absent, with `first` and `last`, if
-    /// `count` is 0: there is no batch.
-    #[serde(default, skip_serializing_if = "is_no_job")]
-    pub batch: u64,
-    /// How many jobs it has.
-    pub count: u32,
-    /// The first job's number.
-    #[serde(default, skip_serializing_if = "is_no_job")]
-    pub first: u64,
-    /// The last job's number; all between belong to it.
-    #[serde(default, skip_serializing_if = "is_no_job")]
-    pub last: u64,
-    /// The time of acceptance; absent in the answer to a repeated request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub created_at: Option<Time>,
-    /// Jobs of the request that were not made, because others have their unique keys.
-    #[serde(default, skip_serializing_if = "nothing")]
-    pub duplicates: u32,
-    /// The job that has the first of these keys, if all jobs of the request are duplicates.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duplicate_of: Option<u64>,
-    /// A warning beside the accepted batch.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warning: Option<Reason>,
-}
-
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 const fn nothing(count: &u32) -> bool {
     *count == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_no_job(number: &u64) -> bool {
-    *number == 0
 }
 
 fn is_unknown(time: &Time) -> bool {

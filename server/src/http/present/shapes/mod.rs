@@ -40,13 +40,13 @@ use utoipa::{PartialSchema, ToSchema};
 
 pub use crate::rfc3339::Time;
 pub use access::{AuditEntry, Caller, NewToken, Token};
-pub use batch::{BatchCounts, BatchSummary, FullBatch, RetriedBatch};
+pub use batch::{Batch, BatchCounts, BatchSummary, FullBatch, RetriedBatch};
 pub use bulk::{BulkEffect, BulkResult, Refusal};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
 pub use definition::{Definition, Expectation, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting};
 pub use explanation::{Estimate, Explanation, Obstacle, WorkerVerdict};
 pub use intervention::Intervention;
-pub use job::{Attempt, Batch, Event, FullJob, Hook, Job, LateReport, ListedJob, Parent, Phase};
+pub use job::{Attempt, Event, FullJob, Hook, Job, LateReport, ListedJob, Parent, Phase};
 pub use limit::{Concurrency, Limit, RateLimit};
 pub use members::{Members, Workers};
 pub use notification::{Notification, NotifyTarget, SentNotifications, TargetTest};

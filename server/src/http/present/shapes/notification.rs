@@ -17,7 +17,7 @@ pub struct Notification {
     pub kind: Text,
     /// The host of its target; of e-mail the address of the recipient.
     pub host: String,
-    /// The occasion: `failed`, `succeeded`, `recovered`, `lost`, `quarantined`, `late` or `stale`.
+    /// The occasion: `failed`, `succeeded`, `recovered`, `lost`, `quarantined`, `late`, `stale`, `batch_failed` or `batch_succeeded`.
     #[schema(value_type = String)]
     pub occasion: Text,
     /// How often that happened.
@@ -29,6 +29,9 @@ pub struct Notification {
     /// The job of the last time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<u64>,
+    /// The batch that has ended, for an occasion of batches; the last one if `count` is above 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
     /// `waiting`, `delivered` or `failed`.
     #[schema(value_type = String)]
     pub state: Text,

@@ -21,7 +21,7 @@ use scheduler::input::KeyHolder;
 use scheduler::step::{Answer, Rejection};
 use tokio::sync::OwnedMutexGuard;
 
-use super::submit_many::{Asked, batch, created, location, only_duplicates, options};
+use super::submit_many::{Asked, created, location, only_duplicates, options, replayed_batch};
 use crate::auth::audit::note;
 use crate::engine::Busy;
 use crate::http::api::bulk::keys::fingerprint_text;
@@ -161,7 +161,7 @@ async fn nothing_to_make(
 fn replayed(state: &AppState, of: &BatchRow, holder: KeyHolder) -> Response {
     let mut headers = location(state, holder.job);
     headers.insert(REPLAYED, YES);
-    let new = batch(holder.job, holder.count);
+    let new = replayed_batch(&holder);
     let matched = u64::from(holder.count);
     let shown = RetriedBatch { batch: Some(new), retry_of: of.first.0, matched, ..RetriedBatch::default() };
     json(StatusCode::OK, headers, &shown)
