@@ -36,7 +36,7 @@ pub(crate) struct Flags {
     /// For retry: use the current definitions, or the revisions that the jobs were made with.
     #[arg(long, value_name = "WHICH", default_value = "current", value_parser = ["current", "original"])]
     revision: String,
-    /// For retry: wait until the new batch has ended, at most this long, and exit with 1 if it has not succeeded.
+    /// For retry: wait until the new batch has ended, at most this long. Exit with 1 if it has not succeeded, with 124 if the time is up.
     #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, requires = "operation", value_parser = duration::parse)]
     wait: Option<Option<Duration>>,
     /// For retry: print only the number of the new batch. With --wait only the exit code tells how it ended.

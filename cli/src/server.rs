@@ -37,7 +37,7 @@ pub(crate) struct Flags {
     /// Reload the job definitions when their file or directory changes. A file with faults changes nothing.
     #[arg(long, env = "LONGSHORE_WATCH_JOBS")]
     watch_jobs: bool,
-    /// Let operators replace the jobs file by 'longshore deploy'. They can then run any image on the workers.
+    /// Let operators replace the jobs file by 'longshore deploy'. They can then run any image, with any secret, that a policy does not forbid.
     #[arg(long, env = "LONGSHORE_ALLOW_DEPLOY")]
     allow_deploy: bool,
     /// Path prefix of all URLs, for a server behind a proxy.

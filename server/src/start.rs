@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::first_token;
 use crate::auth::records::AccessRecords;
 use crate::catalogue::{Catalogue, Definitions};
-use crate::config::jobs_file::{Environment, MailSupport};
-use crate::config::{Config, RemovedDefinitions};
+use crate::config::jobs_file::{Environment, JobsText, MailSupport};
+use crate::config::{Config, Deploys, RemovedDefinitions};
 use crate::engine::{
     Engine, EngineHandles, Handle, JobSettings, OverridesCache, RecordWriter, Remover, SessionInbox,
 };
@@ -70,11 +70,16 @@ impl Server {
         };
         tokio::spawn(event_feed.run());
         parts.start_secrets_watch(&acceptor, handles.handle.clone());
-        let reloader = parts.start_reloader(handles.handle.clone(), refusal);
+        let reloader = parts.start_reloader(handles.handle.clone(), refusal, loaded.text);
         let notifications = parts.start_notifications(handles.record_writer, handles.metrics.clone())?;
         let (address, metrics, now) = (listener.address(), handles.metrics.clone(), clock::now().utc);
         let access = parts.config.access(address, handles.cluster, &parts.records, metrics, now);
         let has_api_token = access.has_api_token();
+        if parts.config.deploys == Deploys::Allowed && !needs_token(&parts.config) {
+            tracing::warn!(
+                "deploys are allowed without tokens: each process that reaches this address can replace the jobs file and run any image"
+            );
+        }
         let services = http::Services {
             access: Arc::new(access),
             engine: handles.handle,
@@ -99,8 +104,8 @@ impl Server {
         let maintenance =
             parts.start_maintenance(handles.last_retention_time, handles.remover, retention_time);
         let Parts { config, records, shutdown, .. } = parts;
-        let needs_token = config.requires_tokens || config.api_token.is_some();
-        let first_token_file = (needs_token && !has_api_token).then(|| first_token::file(&config.data_dir));
+        let first_token_file =
+            (needs_token(&config) && !has_api_token).then(|| first_token::file(&config.data_dir));
         Ok(Self {
             engine,
             listener,
@@ -114,6 +119,11 @@ impl Server {
             shutdown,
         })
     }
+}
+
+/// True if requests must show a token.
+const fn needs_token(config: &Config) -> bool {
+    config.requires_tokens || config.api_token.is_some()
 }
 
 /// The files that people write. They are read before the data directory is touched.
@@ -264,7 +274,7 @@ impl Parts {
     }
 
     /// Makes the reloader. If the configuration says so, starts the task that cancels waiting jobs of removed definitions.
-    fn start_reloader(&self, engine: Handle, refusal: Option<Refusal>) -> Arc<Reloader> {
+    fn start_reloader(&self, engine: Handle, refusal: Option<Refusal>, text: JobsText) -> Arc<Reloader> {
         let config = &self.config;
         let reloader =
             Reloader::new(engine, self.catalogue.clone(), config.jobs_file.clone(), config.intervals)
@@ -274,6 +284,7 @@ impl Parts {
                 .with_copies(config.data_dir.clone(), config.faulty_jobs_file)
                 .with_deploys(config.deploys)
                 .with_refusal(refusal)
+                .with_text(text)
                 .with_mail(self.mail)
                 .with_records(self.records.clone());
         let reloader = Arc::new(reloader);

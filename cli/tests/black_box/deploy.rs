@@ -1,6 +1,8 @@
 //! Deploys of definitions through the real binary: the jobs file is replaced and loaded, or nothing changes.
 #![expect(clippy::unwrap_used, reason = "a stage that cannot be set is a failed test")]
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
 use serde_json::{Value, json};
@@ -136,7 +138,8 @@ async fn a_refused_deploy_changes_neither_the_file_nor_the_definitions() {
 
     // The disk refuses the new file.
     std::fs::create_dir(cluster.path(".jobs.yaml.draft")).unwrap();
-    refused(NEW, &[], &["the server cannot replace it", "must own the jobs file and its directory"]).await;
+    refused(NEW, &[], &["the server cannot replace it", "remove the directory whose name ends with .draft"])
+        .await;
     assert_eq!(file(&cluster, "jobs.yaml"), edited);
     std::fs::remove_dir(cluster.path(".jobs.yaml.draft")).unwrap();
 
@@ -262,4 +265,74 @@ async fn a_deploy_is_held_to_the_policy_as_it_is_now() {
     let (code, told) = deploy(&cluster, JOBS, &[]);
     assert!(code != 0 && told.contains("forbidden_by_policy"), "{told}");
     assert_eq!(names(&cluster).await, ["fresh", "hello"]);
+}
+
+#[tokio::test]
+async fn a_deploy_whose_answer_was_lost_is_repeated_with_the_same_expectation() {
+    let cluster = cluster();
+    let _server = cluster.start_server(&["--allow-deploy"]).await;
+    let before = revision(&cluster);
+    for _ in 0..2 {
+        let (code, text) = deploy(&cluster, NEW, &["--expect", &before]);
+        assert_eq!(code, 0, "{text}");
+    }
+    let (code, text) = deploy(&cluster, JOBS, &["--expect", &before]);
+    assert!(code != 0 && text.contains("the definitions have the revision"), "another file: {text}");
+}
+
+#[tokio::test]
+async fn a_deploy_that_removed_a_variable_of_the_server_is_rolled_back() {
+    let cluster = cluster();
+    let takes = "jobs:\n  hello: { runtime: fake, environment: { P: '${PATH}' } }\n";
+    std::fs::write(cluster.path("jobs.yaml"), takes).unwrap();
+    let server = cluster.start_server(&["--allow-deploy"]).await;
+    assert!(server.log().contains("deploys are allowed without tokens"), "{}", server.log());
+    for text in [JOBS, takes] {
+        let (code, told) = deploy(&cluster, text, &[]);
+        assert_eq!(code, 0, "{told}");
+    }
+    for (text, is_known) in [(JOBS, true), (NEW, true), (takes, false)] {
+        let (code, told) = deploy(&cluster, text, &[]);
+        assert_eq!(code == 0, is_known, "neither the present nor the former file takes it: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deploy_whose_client_has_left_is_in_the_audit_log_with_its_effect() {
+    let cluster = cluster();
+    let policy = cluster.path("policy.yaml");
+    let rules = "version: 1\nrules: []\n";
+    std::fs::write(&policy, rules).unwrap();
+    let flags = ["--allow-deploy", "--policy", policy.to_str().unwrap()];
+    let _server = cluster.start_server(&flags).await;
+    // The server reads the policy in the turn of the deploy, and waits there for a writer.
+    std::fs::remove_file(&policy).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &policy, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let mut client = TcpStream::connect(cluster.address().trim_start_matches("http://")).unwrap();
+    let head =
+        format!("PUT /api/definitions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", NEW.len());
+    client.write_all(format!("{head}{NEW}").as_bytes()).unwrap();
+    // Opens as soon as the server does.
+    let mut pipe = tokio::task::spawn_blocking(move || std::fs::File::options().write(true).open(policy))
+        .await
+        .unwrap()
+        .unwrap();
+    drop(client);
+    let rows = async || cluster.api().get("/api/audit?limit=10").await.as_array().unwrap().clone();
+    let deploys = async |status: u64| {
+        let all = rows().await;
+        all.into_iter().filter(|row| row["method"] == "PUT" && row["status"] == status).collect::<Vec<_>>()
+    };
+    wait_until("the request is over", async || !deploys(499).await.is_empty()).await;
+    pipe.write_all(rules.as_bytes()).unwrap();
+    drop(pipe);
+    wait_until("the deploy is in the audit log", async || !deploys(200).await.is_empty()).await;
+    let row = deploys(200).await.remove(0);
+    let detail = row["detail"].as_str().unwrap();
+    assert!(detail.starts_with("revision ") && detail.contains("added fresh"), "{row}");
+    assert!(detail.contains("the client left before the end"), "{row}");
+    assert_eq!(
+        (file(&cluster, "jobs.yaml"), names(&cluster).await),
+        (NEW.into(), vec!["fresh".into(), "hello".into()])
+    );
 }

@@ -59,7 +59,7 @@ async fn deploys_and_reloads_at_the_same_time_leave_the_file_whose_definitions_a
             assert_eq!(code, 0, "{text}");
             // The answer comes with the definitions: another deploy may have replaced them since.
             let definitions = cluster.run_cli(&["definitions", "--server", &address, "-o", "json"]).1;
-            assert_eq!(definitions.matches("\"revision\"").count(), 1, "{definitions}");
+            assert!(!definitions.contains("\"old\""), "{definitions}");
         }
     };
     std::thread::scope(|scope| {

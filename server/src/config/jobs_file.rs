@@ -125,7 +125,7 @@ pub fn parse_text(text: JobsText, path: &Path, environment: &Environment) -> Res
 }
 
 /// Reads the text of jobs files that somebody else than the server's operator may have written. They may take variables and environment
-/// files from the server only as the present file or files at `path` do, or the text that was accepted last: the present file may be the
+/// files from the server only as the present file or files at `path` do, or texts that it `accepted` before: the present file may be the
 /// faulty one that they are to replace. Blocks on the disk.
 ///
 /// # Errors
@@ -133,7 +133,7 @@ pub fn parse_text(text: JobsText, path: &Path, environment: &Environment) -> Res
 pub fn parse_proposed(
     text: JobsText,
     path: &Path,
-    accepted: Option<&JobsText>,
+    accepted: &[JobsText],
     environment: &Environment,
 ) -> Result<LoadedFile, Faults> {
     let text = if path.is_dir() { text.into_directory() } else { text };
@@ -144,8 +144,8 @@ pub fn parse_proposed(
     let sources = Sources::of(&text, place);
     sources.check_length()?;
     let present = texts::read(path).map(|read| References::of(&Sources::of(&read.text, path)));
-    let accepted = accepted.map(|text| References::of(&Sources::of(text, path)));
-    let known = present.unwrap_or_default().or(accepted.unwrap_or_default());
+    let accepted = accepted.iter().map(|text| References::of(&Sources::of(text, path)));
+    let known = accepted.fold(present.unwrap_or_default(), References::or);
     if let Err(unknown) = References::of(&sources).check(&known, &sources) {
         let without = environment.clone().without_variables().elsewhere();
         return Err(match parse_text(text, place, &without) {

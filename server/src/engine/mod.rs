@@ -161,7 +161,7 @@ impl Engine {
             tokio::select! {
                 result = self.writer.committed(), if self.in_flight.is_some() => {
                     result?;
-                    self.perform_under_way();
+                    self.perform_in_flight();
                     continue;
                 }
                 () = std::future::ready(()), if has_room && !batch.is_empty() => {}
@@ -196,7 +196,7 @@ impl Engine {
             self.hand_over();
             if self.in_flight.is_some() {
                 self.writer.committed().await?;
-                self.perform_under_way();
+                self.perform_in_flight();
             }
         }
         let writer = self.writer;
@@ -339,7 +339,7 @@ impl Engine {
         if open.changes.is_empty() && open.definitions.is_empty() {
             self.refused.clear(&open.fingerprints);
             self.in_flight = Some(open.effects);
-            self.perform_under_way();
+            self.perform_in_flight();
             // Grants that could not be sent may have been taken back by a further step.
             return self.hand_over();
         }
@@ -356,7 +356,7 @@ impl Engine {
         self.scheduler.begin(self.next_group);
     }
 
-    fn perform_under_way(&mut self) {
+    fn perform_in_flight(&mut self) {
         let now = clock::now().up;
         if let Some(began) = self.commit.end() {
             self.dispatcher.events.metrics().committed(now.since(began));

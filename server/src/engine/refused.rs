@@ -110,8 +110,7 @@ impl Refused {
         }
     }
 
-    /// Counts one refusal for each input, however often the group had it: only a group of its own shows its fault. The process is about
-    /// to end.
+    /// Counts one refusal for each input, however often the group had it. The process is about to end.
     pub(super) fn record_refusal(&self, fingerprints: &GroupFingerprints) {
         let mut counts = self.counts();
         let distinct: BTreeSet<_> = fingerprints.unanswered.iter().chain(&fingerprints.own).collect();
@@ -219,9 +218,9 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
         Command::Update { job, .. } => fingerprint("update", job),
         Command::Operate { worker, operation, .. } => match operation {
             Operation::Revoke => fingerprint("revoke", worker),
-            Operation::Cordon(_) => fingerprint("cordon", worker),
+            Operation::Cordon(origin) => fingerprint("cordon", &(worker, &origin.reason)),
             Operation::Uncordon => fingerprint("uncordon", worker),
-            Operation::Drain(..) => fingerprint("drain", worker),
+            Operation::Drain(deadline, origin) => fingerprint("drain", &(worker, deadline, &origin.reason)),
             Operation::Slots(slots) => fingerprint("slots", &(worker, slots)),
             Operation::Labels(labels) => fingerprint("labels", &(worker, labels)),
             Operation::Forget => fingerprint("forget", worker),
@@ -229,7 +228,9 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
             Operation::StopUnmanaged(_) => return None,
         },
         // The end of a pause `for` an hour differs each time.
-        Command::Pause { target, paused, .. } => fingerprint("pause", &(target.to_string(), paused)),
+        Command::Pause { target, paused, origin, .. } => {
+            fingerprint("pause", &(target.to_string(), paused, &origin.reason))
+        }
         Command::Backfill { definition, schedule, slots, .. } => {
             fingerprint("backfill", &(definition, schedule.as_str(), slots))
         }

@@ -63,7 +63,13 @@ impl EventSender {
         }
         let changes = group.as_ref().map_or(0, |group| group.changes.len());
         if self.changes_waiting.load(Ordering::Relaxed) + changes > CHANGES_WAITING_MAX {
-            self.lost = group.map(|group| EventId::before_group(&group)).or(self.lost);
+            if let Some(group) = group {
+                self.lost = Some(EventId::before_group(&group));
+                // Events of later groups name the definitions of this one.
+                for stored in &group.definitions {
+                    self.learn(stored.revision, &stored.name);
+                }
+            }
             return;
         }
         if let Some(last) = self.lost.take() {
@@ -81,30 +87,30 @@ pub struct EventFeed {
     items: UnboundedReceiver<FeedItem>,
     changes_waiting: Arc<AtomicUsize>,
     events: Events,
-    known: FeedState,
+    state: FeedState,
     /// Takes the numbers of jobs that have ended.
     #[cfg(feature = "otel")]
     ends: Option<Sender<JobId>>,
 }
 
-/// The queue, its task, and the kept events. `known` is the state at the start.
+/// The queue, its task, and the kept events. `state` is that at the start.
 #[must_use]
-pub fn channel(known: FeedState) -> (EventSender, EventFeed, Events) {
-    with_capacity(known, EVENTS_MAX)
+pub fn channel(state: FeedState) -> (EventSender, EventFeed, Events) {
+    with_capacity(state, EVENTS_MAX)
 }
 
 /// As [`channel`], with another number of kept events.
 #[must_use]
-pub fn with_capacity(known: FeedState, events_max: usize) -> (EventSender, EventFeed, Events) {
+pub fn with_capacity(state: FeedState, events_max: usize) -> (EventSender, EventFeed, Events) {
     let (sender, items) = unbounded_channel();
     let changes_waiting = Arc::<AtomicUsize>::default();
-    let events = Events::new(known.last_id(), events_max);
-    let metrics = known.metrics();
+    let events = Events::new(state.last_id(), events_max);
+    let metrics = state.metrics();
     let feed = EventFeed {
         items,
         changes_waiting: changes_waiting.clone(),
         events: events.clone(),
-        known,
+        state,
         #[cfg(feature = "otel")]
         ends: None,
     };
@@ -130,15 +136,15 @@ impl EventFeed {
 
     fn take(&mut self, item: FeedItem) {
         match item {
-            FeedItem::Revision(revision, name) => self.known.learn(revision, &name),
+            FeedItem::Revision(revision, name) => self.state.learn(revision, &name),
             FeedItem::Committed(group, snapshot) => {
                 let mut records = Vec::new();
                 if let Some(group) = group {
                     self.changes_waiting.fetch_sub(group.changes.len(), Ordering::Relaxed);
-                    self.known.group(&group, &mut records);
+                    self.state.group(&group, &mut records);
                 }
                 if let Some(snapshot) = snapshot {
-                    self.known.snapshot(snapshot, &mut records);
+                    self.state.snapshot(snapshot, &mut records);
                 }
                 #[cfg(feature = "otel")]
                 self.hand_over_ends(&records);
@@ -149,7 +155,7 @@ impl EventFeed {
             FeedItem::Lost(last) => {
                 tracing::warn!("the event feed fell behind and lost events; readers have to start again");
                 // A reader that had all events before the lost ones must not find its id here.
-                self.known.forget_jobs(last);
+                self.state.forget_jobs(last);
                 self.events.reset(last);
             }
         }
@@ -162,7 +168,7 @@ impl EventFeed {
             if let super::record::Subject::Job(subject) = &record.subject
                 && ends.try_send(subject.job).is_err()
             {
-                self.known.metrics.traces_counted("dropped", 1);
+                self.state.metrics.traces_counted("dropped", 1);
             }
         }
     }

@@ -37,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// No message is tried for this long after a try could not be recorded: its row is still due, and the disk is probably full.
 const UNRECORDED_PAUSE: Duration = Duration::from_secs(10);
 /// Messages under way at once.
-const UNDER_WAY_MAX: usize = 16;
+const IN_FLIGHT_MAX: usize = 16;
 
 /// The delivery of notifications.
 pub struct Delivery {
@@ -100,7 +100,7 @@ struct InFlight {
 
 impl InFlight {
     fn is_full(&self) -> bool {
-        self.tries.len() >= UNDER_WAY_MAX
+        self.tries.len() >= IN_FLIGHT_MAX
     }
 
     fn includes(&self, target: &TargetKey) -> bool {

@@ -45,29 +45,9 @@ pub(super) fn in_one_line(message: &Message<'_>) -> String {
         parts.extend(job.attempt.as_ref().map(|attempt| format!("{the_last}{}", run_of(attempt))));
     }
     parts.extend(message.definition.owner.map(|owner| format!("owner {owner}")));
-    parts.extend(message.job.and_then(labels));
     let line = parts.join(", ");
     line.replace(char::is_control, " ")
 }
-
-/// The labels of a job in words, cut if they are long; none if it has none.
-fn labels(job: &JobRow) -> Option<String> {
-    let noun = if job.labels.len() == 1 { "label" } else { "labels" };
-    let text = label_list(job)?;
-    Some(match text.char_indices().nth(LABEL_CHARS_MAX) {
-        Some((end, _)) => format!("{noun} {}…", &text[..end]),
-        None => format!("{noun} {text}"),
-    })
-}
-
-/// Names and values of the labels; none if there is none.
-fn label_list(job: &JobRow) -> Option<String> {
-    let labels: Vec<String> = job.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    (!labels.is_empty()).then(|| labels.join(", "))
-}
-
-/// Characters of all labels in the line of a chat: the facts before them stay readable.
-const LABEL_CHARS_MAX: usize = 200;
 
 /// The run of an attempt: how long it was, or since when it runs, and where.
 fn run_of(attempt: &AttemptRow) -> String {
@@ -107,7 +87,6 @@ pub(super) fn list(message: &Message<'_>) -> Vec<(&'static str, String)> {
     if let Some(job) = message.job {
         facts.extend(of_job(job, message.reason.as_deref()));
         facts.extend(message.batch.and_then(BatchFacts::position).map(|position| ("batch", position)));
-        facts.extend(label_list(job).map(|labels| ("labels", labels)));
     }
     if let Some(batch) = message.ended_batch() {
         facts.extend(of_batch(batch));
@@ -234,7 +213,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_chat_gets_a_second_line_with_slot_attempts_run_worker_owner_and_labels() {
+    fn a_chat_gets_a_second_line_with_slot_attempts_run_worker_and_owner() {
         let row = row(Occasion::Failed);
         let text = |job: &JobRow| {
             let body: Value =
@@ -245,13 +224,13 @@ pub(super) mod tests {
                 .to_owned()
         };
         let (first, third) = (job(1, Some(attempt(true))), job(3, Some(attempt(true))));
-        assert_eq!(text(&first), "ran 7.11s on rack-1, owner finance, label region=eu");
-        assert_eq!(text(&third), "3 attempts, the last ran 7.11s on rack-1, owner finance, label region=eu");
+        assert_eq!(text(&first), "ran 7.11s on rack-1, owner finance");
+        assert_eq!(text(&third), "3 attempts, the last ran 7.11s on rack-1, owner finance");
         let running = text(&job(1, Some(attempt(false))));
-        assert_eq!(running, "started 2026-11-20T02:00:01.000Z on rack-1, owner finance, label region=eu");
+        assert_eq!(running, "started 2026-11-20T02:00:01.000Z on rack-1, owner finance");
         let lost = AttemptRow { outcome: Some(Outcome::Lost), worker_name: "".into(), ..attempt(true) };
-        assert_eq!(text(&job(1, Some(lost))), "on worker 4, owner finance, label region=eu");
-        assert_eq!(text(&job(0, None)), "owner finance, label region=eu");
+        assert_eq!(text(&job(1, Some(lost))), "on worker 4, owner finance");
+        assert_eq!(text(&job(0, None)), "owner finance");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Reloads that no request asks for, and their rows in the audit log.
 
-use super::{Expected, ReloadError, Reloaded, Reloader};
+use super::{DeployError, Deployed, Expected, ReloadError, Reloaded, Reloader};
+use crate::auth::actor::Actor;
 use crate::auth::audit::AuditedRequest;
 use crate::auth::audit::note::AuditNote;
 use crate::clock;
@@ -84,6 +85,43 @@ impl Reloader {
             note: AuditNote { object: Some("definitions".to_owned()), detail: Some(detail) },
         };
         records.audit.record(&request, clock::now().utc);
+    }
+}
+
+impl Reloader {
+    /// Records the end of a deploy whose client left before it: the row of its request does not have it.
+    pub(super) fn record_deploy(&self, actor: &Actor, result: &Result<Deployed, DeployError>) {
+        let Some(records) = &self.records else { return };
+        let (status, problem, detail) = match result {
+            Ok(deployed) => (200, None, format!("{}; the client left before the end", deployed.in_words())),
+            Err(DeployError::ClientLeft) => return,
+            Err(error) => {
+                let (status, code) = refusal_of_deploy(error);
+                (status, Some(code), "the definitions stay as they were".to_owned())
+            }
+        };
+        let request = AuditedRequest {
+            actor: Some(actor),
+            address: None,
+            method: "PUT",
+            target: "/api/definitions",
+            status,
+            problem,
+            request_id: "",
+            note: AuditNote { object: Some("definitions".to_owned()), detail: Some(detail) },
+        };
+        records.audit.record(&request, clock::now().utc);
+    }
+}
+
+/// The status and the code of a refused deploy.
+const fn refusal_of_deploy(error: &DeployError) -> (u16, &'static str) {
+    match error {
+        DeployError::NotAllowed => (403, "deploy_not_allowed"),
+        DeployError::Target(_) => (409, "file_not_writable"),
+        DeployError::ChangedFile { .. } => (409, "file_changed"),
+        DeployError::ClientLeft => (503, "busy"),
+        DeployError::Reload(error) => refusal(error),
     }
 }
 

@@ -7,10 +7,13 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use protocol::Revision;
+use tokio_util::sync::CancellationToken;
 
-use super::accepted::AcceptedFile;
 use super::deploy_target::{self, DeployTarget, TargetError};
-use super::{Proposed, ReloadError, Reloader, Source};
+use super::faults::log_faults;
+use super::{Proposed, ReloadError, Reloaded, Reloader, Source};
+use crate::auth::actor::Actor;
+use crate::auth::audit::note;
 use crate::config::Deploys;
 use crate::config::jobs_file::listing::FileIdentity;
 use crate::config::jobs_file::{self, JobsText};
@@ -40,6 +43,8 @@ pub enum DeployMode {
 pub struct Deployed {
     /// The definitions before and after it.
     pub proposed: Proposed,
+    /// The difference between them.
+    pub reloaded: Reloaded,
     /// The name of the file beside the jobs file that has its former text; none if nothing was written, or there was no file.
     pub previous_file: Option<String>,
 }
@@ -59,6 +64,9 @@ pub enum DeployError {
         /// The name of the jobs file.
         file: String,
     },
+    /// The client has gone before its turn came.
+    #[error("the client left before the deploy began")]
+    ClientLeft,
     /// A reload of this text would be refused, too.
     #[error(transparent)]
     Reload(#[from] ReloadError),
@@ -93,19 +101,47 @@ impl Reloader {
     /// File and definitions stay as they were.
     ///
     /// # Cancel safety
-    /// A cancelled call goes on in the background: the file is never new beside old definitions.
+    /// A cancelled call that has its turn goes on in the background, and writes its own row of the audit log: the file is never new beside old
+    /// definitions. One that waits for its turn does nothing.
     pub async fn deploy(self: &Arc<Self>, deploy: Deploy) -> Result<Deployed, DeployError> {
         self.check_deploys()?;
-        let reloader = self.clone();
-        tokio::spawn(async move { reloader.deploy_in_turn(deploy).await }).await.map_err(ReloadError::from)?
+        let client_left = CancellationToken::new();
+        let _client = client_left.clone().drop_guard();
+        let (reloader, note, actor) = (self.clone(), note::current(), Actor::current());
+        let task = async move {
+            let result = reloader.deploy_in_turn(deploy, &client_left).await;
+            if let Ok(deployed) = &result {
+                note.serve(async { note::detail(deployed.in_words()) }).await;
+            }
+            // The row of its request was written when the client left.
+            if client_left.is_cancelled() {
+                reloader.record_deploy(&actor, &result);
+            }
+            result
+        };
+        tokio::spawn(task).await.map_err(ReloadError::from)?
     }
 
-    async fn deploy_in_turn(&self, deploy: Deploy) -> Result<Deployed, DeployError> {
+    async fn deploy_in_turn(
+        &self,
+        deploy: Deploy,
+        client_left: &CancellationToken,
+    ) -> Result<Deployed, DeployError> {
         let _turn = self.turn.lock().await;
+        if client_left.is_cancelled() {
+            return Err(DeployError::ClientLeft);
+        }
         let result = self.try_deploy(deploy).await;
-        if let Err(error) = &result {
-            let path = self.jobs_file.display();
-            tracing::warn!(%error, %path, "a deploy was refused; the jobs file and the definitions stay unchanged");
+        let path = self.jobs_file.display();
+        match &result {
+            Ok(_) => {}
+            Err(DeployError::Reload(ReloadError::Faults(faults))) => {
+                tracing::warn!(faults = faults.count(), %path, "a deploy was refused; the jobs file and the definitions stay unchanged");
+                log_faults(faults);
+            }
+            Err(error) => {
+                tracing::warn!(%error, %path, "a deploy was refused; the jobs file and the definitions stay unchanged");
+            }
         }
         result
     }
@@ -113,28 +149,36 @@ impl Reloader {
     async fn try_deploy(&self, deploy: Deploy) -> Result<Deployed, DeployError> {
         let Deploy { text, expected, mode } = deploy;
         let current = self.catalogue.current();
+        let text = Arc::new(text);
+        let (target, state) = self.look_at_file(text.clone()).await?;
+        // A client that lost the answer of a deploy repeats it, with the revision from before.
+        let is_repeated = state == FileState::Deployed && self.is_in_force(&text);
+        let expected = expected.filter(|_| !is_repeated);
         if expected.is_some_and(|expected| expected != current.revision()) {
             return Err(ReloadError::Unexpected { current: current.revision() }.into());
         }
-        let text = Arc::new(text);
-        let (target, state) = self.look_at_file(text.clone()).await?;
         if expected.is_some() && state == FileState::Changed {
             return Err(DeployError::ChangedFile { file: self.name() });
         }
         let source = Source::Proposed(JobsText::File(text.as_str().to_owned()));
         let new = self.read(source, None).await?;
-        let proposed = Proposed {
-            current,
-            definitions: new.definitions.clone(),
-            warnings: new.warnings.iter().cloned().chain(self.warning_of_change(state)).collect(),
-        };
-        let mut deployed = Deployed { proposed, previous_file: None };
+        let reloaded = Reloaded::between(&current, &new.definitions);
+        let warning = self.warning_of_change(state, &target);
+        let warnings = new.warnings.iter().cloned().chain(warning).collect();
+        let proposed = Proposed { current, definitions: new.definitions.clone(), warnings };
+        let mut deployed = Deployed { proposed, reloaded, previous_file: None };
         if mode == DeployMode::DryRun {
             return Ok(deployed);
         }
         let permit = self.engine.reserve_define().map_err(ReloadError::from)?;
         if state != FileState::Deployed {
+            let has_previous = target.exists();
             deployed.previous_file = self.write(target, text).await?;
+            if has_previous && deployed.previous_file.is_none() {
+                let warning =
+                    "the former text of the jobs file is not kept: the log of the server has the reason";
+                deployed.proposed.warnings.push(warning.to_owned());
+            }
         }
         let reloaded = self.put_in_force(new, permit).await;
         reloaded.log(&self.jobs_file.display(), &format!("{} deployed", self.name()));
@@ -143,10 +187,10 @@ impl Reloader {
     }
 
     async fn look_at_file(&self, text: Arc<String>) -> Result<(DeployTarget, FileState), DeployError> {
-        let (file, data_dir) = (self.jobs_file.clone(), self.data_dir.clone());
+        let (file, in_force) = (self.jobs_file.clone(), self.in_force());
         let look = move || {
             let target = DeployTarget::find(&file)?;
-            Ok((target, FileState::of(&file, data_dir.as_deref(), &text)))
+            Ok((target, FileState::of(&file, in_force.as_deref(), &text)))
         };
         tokio::task::spawn_blocking(look).await.map_err(ReloadError::from)?
     }
@@ -158,15 +202,22 @@ impl Reloader {
                 *deployed_file.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
             })
         };
-        let former = tokio::task::spawn_blocking(write).await.map_err(ReloadError::from)??;
-        Ok(former.map(|path| deploy_target::name(&path)))
+        match tokio::task::spawn_blocking(write).await.map_err(ReloadError::from)? {
+            Ok(former) => Ok(former.map(|path| deploy_target::name(&path))),
+            Err(error) if error.is_edit => Err(DeployError::ChangedFile { file: self.name() }),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    fn warning_of_change(&self, state: FileState) -> Option<String> {
+    fn warning_of_change(&self, state: FileState, target: &DeployTarget) -> Option<String> {
         (state == FileState::Changed).then(|| {
-            let name = self.name();
-            format!("the server's {name} has changes that were not loaded; the deploy replaces them, and keeps them in {name}.previous")
+            let (name, previous) = (self.name(), deploy_target::name(&target.previous()));
+            format!("the server's {name} has changes that were not loaded; the deploy replaces them, and keeps them in {previous}")
         })
+    }
+
+    fn is_in_force(&self, text: &str) -> bool {
+        self.in_force().is_some_and(|in_force| matches!(&*in_force, JobsText::File(it) if it == text))
     }
 
     /// The file that the last deploy wrote, if nothing was loaded since.
@@ -180,9 +231,17 @@ impl Reloader {
     }
 }
 
+impl Deployed {
+    /// The effect, for the audit log.
+    pub(super) fn in_words(&self) -> String {
+        let changes = self.reloaded.changes().unwrap_or_else(|| "changed nothing".to_owned());
+        format!("revision {} -> {}; {changes}", self.proposed.current.revision(), self.reloaded.revision)
+    }
+}
+
 impl FileState {
-    /// Compares the file with the text that was loaded last, and with that of a deploy. Blocks on the disk.
-    fn of(file: &Path, data_dir: Option<&Path>, deploy: &str) -> Self {
+    /// Compares the file with the text that is in force, and with that of a deploy. Blocks on the disk.
+    fn of(file: &Path, in_force: Option<&JobsText>, deploy: &str) -> Self {
         let present = jobs_file::read_text(file);
         if matches!(&present, Ok(JobsText::File(text)) if text == deploy) {
             return Self::Deployed;
@@ -190,9 +249,8 @@ impl FileState {
         if !file.exists() {
             return Self::Loaded;
         }
-        let loaded = data_dir.and_then(|data_dir| AcceptedFile::read(data_dir, file).ok().flatten());
-        match loaded.map(AcceptedFile::into_text) {
-            Some(loaded) if present.is_ok_and(|present| present == loaded) => Self::Loaded,
+        match in_force {
+            Some(in_force) if present.is_ok_and(|present| present == *in_force) => Self::Loaded,
             Some(_) => Self::Changed,
             None => Self::Loaded,
         }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use crate::config::jobs_file::listing::FileIdentity;
+use crate::config::jobs_file::{self, JobsText};
 
 /// The file that a deploy replaces.
 #[derive(Debug)]
@@ -28,13 +29,16 @@ pub struct TargetError {
     reason: String,
     /// The next step.
     pub(crate) hint: &'static str,
+    /// Somebody has edited the file while the deploy was checked.
+    pub(super) is_edit: bool,
 }
 
 impl DeployTarget {
     /// Finds the file behind the path of the server's jobs file, and checks that it can be replaced as far as that can be seen beforehand.
     /// Blocks on the disk.
     pub(super) fn find(jobs_file: &Path) -> Result<Self, TargetError> {
-        let refuse = |reason: String, hint| TargetError { path: jobs_file.to_owned(), reason, hint };
+        let refuse =
+            |reason: String, hint| TargetError { path: jobs_file.to_owned(), reason, hint, is_edit: false };
         let of_disk = |error: &io::Error| refuse(reason(error), hint(error));
         let is_link = fs::symlink_metadata(jobs_file).is_ok_and(|it| it.is_symlink());
         let (path, metadata) = match fs::canonicalize(jobs_file) {
@@ -57,7 +61,12 @@ impl DeployTarget {
         let may_write = |path: &Path, rights| {
             access(path, rights).map_err(|error| {
                 let error = io::Error::from(error);
-                TargetError { path: path.to_owned(), reason: reason(&error), hint: hint(&error) }
+                TargetError {
+                    path: path.to_owned(),
+                    reason: reason(&error),
+                    hint: hint(&error),
+                    is_edit: false,
+                }
             })
         };
         let target = Self { path, metadata };
@@ -84,9 +93,7 @@ impl DeployTarget {
             let file =
                 self.write_drafts(text, &draft, &former_draft).map_err(|error| self.of_disk(&error))?;
             if self.has_changed() {
-                return Err(
-                    self.refuse(CHANGED.to_owned(), "look at the file on the server, and deploy again")
-                );
+                return Err(TargetError { is_edit: true, ..self.refuse(EDITED.to_owned(), "deploy again") });
             }
             fs::rename(&draft, &self.path).map_err(|error| self.of_disk(&error))?;
             Ok(file)
@@ -101,7 +108,7 @@ impl DeployTarget {
         if let Ok(metadata) = file.metadata() {
             replaced(FileIdentity::of(&metadata));
         }
-        let former = self.metadata.as_ref().map(|_| self.beside("", ".previous"));
+        let former = self.metadata.as_ref().map(|_| self.previous());
         // The file has its new text, so nothing from here on may refuse the deploy.
         let kept = former.and_then(|former| match fs::rename(&former_draft, &former) {
             Ok(()) => Some(former),
@@ -119,6 +126,16 @@ impl DeployTarget {
         Ok(kept)
     }
 
+    /// True if there was a file when this was found.
+    pub(super) const fn exists(&self) -> bool {
+        self.metadata.is_some()
+    }
+
+    /// The path of the former text.
+    pub(super) fn previous(&self) -> PathBuf {
+        previous_of(&self.path)
+    }
+
     /// Writes the new text and the former one beside the file. Returns the file with the new one.
     fn write_drafts(&self, text: &[u8], draft: &Path, former_draft: &Path) -> io::Result<File> {
         if let Some(metadata) = &self.metadata {
@@ -131,7 +148,7 @@ impl DeployTarget {
     }
 
     fn refuse(&self, reason: String, hint: &'static str) -> TargetError {
-        TargetError { path: self.path.clone(), reason, hint }
+        TargetError { path: self.path.clone(), reason, hint, is_edit: false }
     }
 
     fn of_disk(&self, error: &io::Error) -> TargetError {
@@ -190,6 +207,19 @@ impl DeployTarget {
     }
 }
 
+/// The path of the former text of the jobs file with this path. Links of the path must be resolved.
+pub(super) fn previous_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".previous");
+    name.into()
+}
+
+/// The former text of this jobs file, so that a deploy of it can be taken back; none if no deploy has kept one. Blocks on the disk.
+pub(super) fn former_text(jobs_file: &Path) -> Option<JobsText> {
+    let path = fs::canonicalize(jobs_file).ok().filter(|path| path.is_file())?;
+    jobs_file::read_text(&previous_of(&path)).ok()
+}
+
 /// The name of a file, without the directories above it.
 pub(super) fn name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
@@ -209,13 +239,15 @@ fn reason(error: &io::Error) -> String {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::ResourceBusy => "mount the directory of the jobs file, writable, in place of the file",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space on the disk of the jobs file",
+        ErrorKind::IsADirectory => "remove the directory whose name ends with .draft beside the jobs file",
         _ => {
             "the server's user must own the jobs file and its directory, and both must be on a writable mount"
         }
     }
 }
 
-const CHANGED: &str = "somebody has changed it while the deploy was checked";
+const EDITED: &str = "somebody has changed it while the deploy was checked";
 const ONE_FILE: &str = "name one file with --jobs, or bring the files to the server, and 'longshore reload'";
 
 #[cfg(test)]
@@ -283,7 +315,7 @@ mod tests {
         let target = DeployTarget::find(&file).expect("it can be replaced");
         fs::write(&file, "edited").unwrap();
         let error = target.replace(b"new", |_| panic!("it was not replaced")).expect_err("it was changed");
-        assert_eq!(error.to_string(), format!("jobs.yaml: {CHANGED}"));
+        assert_eq!(error.to_string(), format!("jobs.yaml: {EDITED}"));
         assert_eq!(read(&file), "edited");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "drafts are left");
     }

@@ -56,6 +56,8 @@ pub struct Reloader {
     data_dir: Option<PathBuf>,
     on_faults_at_start: FaultyJobsFile,
     deploys: Deploys,
+    /// The text of the definitions that are in force.
+    in_force: std::sync::Mutex<Option<Arc<JobsText>>>,
     /// The file that the last deploy wrote; its definitions are in force.
     deployed_file: Arc<std::sync::Mutex<Option<FileIdentity>>>,
     /// Gets reloads that no request asks for.
@@ -139,6 +141,7 @@ impl Reloader {
             data_dir: None,
             on_faults_at_start: FaultyJobsFile::default(),
             deploys: Deploys::default(),
+            in_force: std::sync::Mutex::default(),
             deployed_file: Arc::default(),
             records: None,
             turn: Mutex::new(()),
@@ -181,6 +184,12 @@ impl Reloader {
     #[must_use]
     pub fn with_deploys(self, deploys: Deploys) -> Self {
         Self { deploys, ..self }
+    }
+
+    /// Takes over the text of the definitions that the start has brought into force.
+    #[must_use]
+    pub fn with_text(self, text: JobsText) -> Self {
+        Self { in_force: std::sync::Mutex::new(Some(Arc::new(text))), ..self }
     }
 
     /// Takes over the refusal of the file by the start.
@@ -315,13 +324,20 @@ impl Reloader {
         permit.define(Arc::new(definitions.clone()));
         self.catalogue.replace(definitions);
         self.loaded.notify_one();
+        let text = Arc::new(text);
+        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.clone());
         self.keep(text).await;
         reloaded
     }
 
+    /// The text of the definitions that are in force; none if it is not known.
+    fn in_force(&self) -> Option<Arc<JobsText>> {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Keeps a copy of the files that are in force, for a start with faulty ones. After a crash before this, the copy of the set before is
     /// there, which is valid, too.
-    async fn keep(&self, text: JobsText) {
+    async fn keep(&self, text: Arc<JobsText>) {
         let Some(data_dir) = self.data_dir.clone() else { return };
         let file = self.jobs_file.clone();
         let keep = move || accepted::keep(&data_dir, &file, &text);
@@ -333,7 +349,7 @@ impl Reloader {
     /// Reads definitions under the present policy. A set of another revision than the expected one is refused.
     async fn read(&self, source: Source, expected: Option<Revision>) -> Result<NewSet, ReloadError> {
         let (file, environment) = (self.jobs_file.clone(), self.environment_source());
-        let data_dir = self.data_dir.clone();
+        let (data_dir, deploys) = (self.data_dir.clone(), self.deploys);
         let read = move || {
             let (environment, policy) = environment()?;
             let loaded = match source {
@@ -342,7 +358,10 @@ impl Reloader {
                     let copy =
                         data_dir.and_then(|data_dir| AcceptedFile::read(&data_dir, &file).ok().flatten());
                     let accepted = copy.map(AcceptedFile::into_text);
-                    jobs_file::parse_proposed(text, &file, accepted.as_ref(), &environment)
+                    let former =
+                        (deploys == Deploys::Allowed).then(|| deploy_target::former_text(&file)).flatten();
+                    let known: Vec<_> = accepted.into_iter().chain(former).collect();
+                    jobs_file::parse_proposed(text, &file, &known, &environment)
                 }
             };
             let loaded = loaded.and_then(LoadedFile::require_jobs).map_err(ReloadError::Faults)?;

@@ -70,7 +70,8 @@ impl Reloaded {
             ("removed", self.removed.iter().collect()),
         ]);
         let policy = self.policy_changed.then(|| "changed the policy".to_owned());
-        let parts: Vec<String> = definitions.into_iter().chain(policy).collect();
+        // The list comes last, since a long text is cut.
+        let parts: Vec<String> = policy.into_iter().chain(definitions).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 }

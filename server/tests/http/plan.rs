@@ -253,7 +253,7 @@ async fn a_plan_shows_no_variable_and_no_file_of_the_server() {
         let answer = server.ask("POST", "/api/definitions/plan", &[], &format!("jobs: {{a: {job}}}")).await;
         let problem = answer.is_problem(422, "invalid_jobs_file");
         let detail = problem["errors"][0]["detail"].as_str().unwrap();
-        assert!(detail.contains(taken) && detail.contains("a plan takes"), "{problem}");
+        assert!(detail.contains(taken) && detail.contains("a plan or a deploy takes"), "{problem}");
         assert!(!answer.body.contains("/bin") && !answer.body.contains("root:"), "{answer:?}");
     }
 }

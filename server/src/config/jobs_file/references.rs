@@ -96,8 +96,8 @@ impl References {
                 None => "in the same whole text",
             };
             let text = format!(
-                "a plan takes from the server only what its jobs.yaml, present or accepted last, takes under the same key {same}, and that takes \
-                 no {taken} so under {key}; use 'longshore validate' on the server",
+                "a plan or a deploy takes from the server only what its jobs.yaml, present or accepted last, takes under the same key {same}, and that \
+                 takes no {taken} so under {key}; check the file with 'longshore validate' on the server, and bring it there once by hand",
             );
             collector.fault_without_value(first.at, Code::UnsetVariable, text);
         }

@@ -255,9 +255,9 @@ fn a_proposal_may_take_what_the_accepted_text_took_while_the_present_file_is_fau
     let environment: Environment = [("TAG".to_owned(), "7".to_owned())].into_iter().collect();
     let text = JobsText::File("- {name: a, image: 'app:${TAG}'}\n".to_owned());
     std::fs::write(&path, "garbage: [").expect("written");
-    let proposed = |accepted| parse_proposed(text.clone(), &path, accepted, &environment);
-    assert!(proposed(None).expect_err("refused").to_string().contains("takes no \"${TAG}\""));
-    let loaded = proposed(Some(&text)).expect("as accepted");
+    let proposed = |accepted: &[JobsText]| parse_proposed(text.clone(), &path, accepted, &environment);
+    assert!(proposed(&[]).expect_err("refused").to_string().contains("takes no \"${TAG}\""));
+    let loaded = proposed(std::slice::from_ref(&text)).expect("as accepted");
     assert_eq!(loaded.definitions[0].definition.container.image, "app:7");
 }
 
@@ -269,7 +269,7 @@ fn a_refused_reference_hides_no_other_fault_and_nothing_is_taken_from_the_server
     let environment: Environment = [("N".to_owned(), "seven".to_owned())].into_iter().collect();
     let text =
         "- {name: a, image: b, comand: c, env_file: a.env, retry: {max: '${N}'}}\n- {name: d, imag: e}\n";
-    let faults = parse_proposed(JobsText::File(text.to_owned()), &path, None, &environment).expect_err(text);
+    let faults = parse_proposed(JobsText::File(text.to_owned()), &path, &[], &environment).expect_err(text);
     let found: Vec<(u32, &str)> = faults.list.iter().map(|it| (it.at.line, it.code.name())).collect();
     let expected = [(1, "unknown_field"), (1, "unset_variable"), (1, "unset_variable"), (2, "unknown_field")];
     assert_eq!(found, expected, "{faults}");

@@ -37,15 +37,18 @@ pub(crate) async fn deploy(
     // Read before the deploy, since nothing may fail once it is done.
     let scheduled = state.read(|archive| archive.scheduled_jobs()).await?;
     let snapshot = state.services.engine.snapshot();
-    let Deployed { proposed, previous_file } = reloader.deploy(Deploy { text, expected, mode }).await?;
-    let policy_changed = proposed.current.policy() != proposed.definitions.policy();
+    // It notes the change itself: the client may leave before the end.
+    let Deployed { proposed, reloaded, previous_file } =
+        reloader.deploy(Deploy { text, expected, mode }).await?;
     let mut plan = plan::compare(proposed, &snapshot);
     plan.cancels_removed = reloader.cancels_removed();
     plan::add_scheduled(&mut plan, &scheduled);
-    let deployed =
-        shapes::Deployed { plan, dry_run: mode == DeployMode::DryRun, policy_changed, previous_file };
-    note::detail(in_words(&deployed));
-    Ok(Json(deployed))
+    let dry_run = mode == DeployMode::DryRun;
+    if dry_run {
+        note::detail(plan::in_words(&plan));
+    }
+    let policy_changed = reloaded.policy_changed;
+    Ok(Json(shapes::Deployed { plan, dry_run, policy_changed, previous_file }))
 }
 
 /// The text of the jobs file, as the server would read it from its disk.
@@ -58,23 +61,6 @@ fn one(body: bytes::Bytes) -> Result<String, Problem> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// The effect, for the audit log.
-fn in_words(deployed: &shapes::Deployed) -> String {
-    let shapes::Deployed { plan, dry_run, policy_changed, .. } = deployed;
-    if *dry_run {
-        return plan::in_words(plan);
-    }
-    let changes = note::changes([
-        ("added", plan.added.iter().map(|it| &it.name).collect()),
-        ("changed", plan.changed.iter().map(|it| &it.definition.name).collect()),
-        ("removed", plan.removed.iter().map(|it| &it.name).collect()),
-    ]);
-    let changes = changes.unwrap_or_else(|| "changed nothing".to_owned());
-    let policy = if *policy_changed { "changed the policy; " } else { "" };
-    // The list comes last, since a long one is cut.
-    format!("revision {} -> {}; {policy}{changes}", plan.current_revision, plan.revision)
-}
-
 impl From<DeployError> for Problem {
     fn from(error: DeployError) -> Self {
         let detail = error.to_string();
@@ -85,6 +71,7 @@ impl From<DeployError> for Problem {
             DeployError::ChangedFile { .. } => Self::new(Code::FileChanged, detail).hint(
                 "load them with 'longshore reload' and plan again, or deploy without an expected revision to replace them",
             ),
+            DeployError::ClientLeft => Self::new(Code::Busy, detail),
             DeployError::Reload(error) => error.into(),
         }
     }

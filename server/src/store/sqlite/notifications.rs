@@ -22,8 +22,8 @@ use crate::store::{
 /// Delivered and failed notifications that are kept: a month of one each five minutes.
 const ENDED_ROWS_MAX: i64 = 10_000;
 
-/// Messages about ends of batches to one target that were not sent yet. Further ends are counted in the last one.
-const UNSENT_OF_BATCHES_MAX: i64 = 100;
+/// Messages about ends of batches that wait for one target. Further ends are counted in the last one that is not being sent.
+const WAITING_OF_BATCHES_MAX: i64 = 100;
 
 /// Failing targets that are listed: more than a person reads.
 const FAILING_TARGETS_MAX: i64 = 500;
@@ -219,14 +219,16 @@ fn write_batch_end(
         rules.0.get(definition.as_str()).into_iter().flatten().filter(|rule| rule.on.contains(occasion))
     {
         let NotifyRule { target, kind, host, .. } = rule;
-        let (unsent, last): (i64, Option<i64>) = connection
+        let (waiting, last): (i64, Option<i64>) = connection
             .prepare_cached(
-                "SELECT count(*), max(id) FROM notifications INDEXED BY notifications_unsent_of_batches
-                 WHERE definition = ?1 AND target = ?2 AND occasion = ?3
-                     AND state = 'waiting' AND tries = 0 AND batch IS NOT NULL",
+                "SELECT count(*), max(id) FILTER (WHERE tries = 0 OR due_at > ?4)
+                 FROM notifications INDEXED BY notifications_waiting_of_batches
+                 WHERE definition = ?1 AND target = ?2 AND occasion = ?3 AND state = 'waiting' AND batch IS NOT NULL",
             )?
-            .query_row(params![definition, target.0, occasion_name], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        if unsent >= UNSENT_OF_BATCHES_MAX {
+            .query_row(params![definition, target.0, occasion_name, at.0], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        if waiting >= WAITING_OF_BATCHES_MAX && last.is_some() {
             connection
                 .prepare_cached(
                     "UPDATE notifications SET count = count + 1, last_at = ?2, batch = ?3 WHERE id = ?1",
