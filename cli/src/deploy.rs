@@ -23,7 +23,7 @@ use crate::screen;
   git show v41:jobs.yaml | longshore deploy -
 
 The server must run with --allow-deploy. It parses the file as its reload would. Files of env_file are those of the server.
-Nothing is asked: definitions that the file does not have are removed.")]
+Nothing is asked: definitions that the file does not have are removed, as many as --max-removed allows.")]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
@@ -33,6 +33,9 @@ pub(crate) struct Flags {
     /// Deploy only if the present definitions have this revision, which longshore plan and the last deploy print.
     #[arg(long, value_name = "REVISION")]
     expect: Option<String>,
+    /// Refuse a file that would remove more definitions than this: it may be the wrong one.
+    #[arg(long, value_name = "N")]
+    max_removed: Option<u64>,
     /// Only check what a deploy would do, and print it.
     #[arg(long)]
     dry_run: bool,
@@ -51,6 +54,9 @@ pub(crate) async fn deploy(flags: Flags) -> anyhow::Result<()> {
     let mut request = api.request(Method::PUT, &["api", "definitions"]);
     if let Some(revision) = &flags.expect {
         request = request.query(&[("expect", revision)]);
+    }
+    if let Some(max) = flags.max_removed {
+        request = request.query(&[("max_removed", max)]);
     }
     if flags.dry_run {
         request = request.query(&[("dry_run", "1")]);

@@ -129,7 +129,13 @@ fn rename(text: &str, file: &Path) -> String {
     match rest.filter(has_line) {
         Some(_) if file.is_dir() => file.join(text).display().to_string(),
         Some(rest) => format!("{}:{rest}", files::name_of_input(file)),
-        None => text.to_owned(),
+        // A fault of the whole file has no line.
+        None => match text.split_once(": ") {
+            Some((name, rest)) if !file.is_dir() && (name.ends_with(".yaml") || name.ends_with(".yml")) => {
+                format!("{}: {rest}", files::name_of_input(file))
+            }
+            _ => text.to_owned(),
+        },
     }
 }
 
@@ -169,7 +175,7 @@ fn totals(plan: &Plan) -> Vec<String> {
     if has_changes(plan) {
         let Plan { current_revision, revision, .. } = plan;
         lines.push(format!(
-            "new revision {revision}; to load exactly this: longshore reload --expect {current_revision} --expect-new {revision}"
+            "new revision {revision}; to load exactly this: longshore reload --expect {current_revision} --expect-new {revision}, or longshore deploy FILE --expect {current_revision}"
         ));
     }
     lines

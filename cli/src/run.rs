@@ -42,7 +42,7 @@ use crate::{batches, definitions, duration, view};
 
 With --follow and --wait the exit code is the container's, also of one that was stopped (143 after SIGTERM), and 0 after any success;
 1 if the job ended without one (cancelled before its start, lost, …).
-It is 1 as well when the time of --wait is up, and 6 when the server was away for 15 minutes: the job goes on.
+It is 124 when the time of --wait is up, and 6 when the server was away for 15 minutes: the job goes on.
 Ctrl-C does not stop the job: use 'longshore cancel'.")]
 pub(crate) struct Flags {
     #[command(flatten)]

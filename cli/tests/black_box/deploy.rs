@@ -118,9 +118,11 @@ async fn a_refused_deploy_changes_neither_the_file_nor_the_definitions() {
     };
     let shown = cluster.path("mine.yaml").display().to_string();
     refused("jobs: { a: { runtime: fake } }\nx: 1\n", &[], &[&format!("{shown}:2:1: unknown_field")]).await;
-    refused("jobs: {}\n", &[], &["no_jobs: file defines no jobs"]).await;
+    refused("jobs: {}\n", &[], &[&format!("{shown}: no_jobs: file defines no jobs")]).await;
     refused(&format!("{NEW}#{}", "x".repeat(2_000_000)), &[], &["body_too_large"]).await;
     refused(NEW, &["--expect", &"0".repeat(32)], &["the definitions have the revision"]).await;
+    refused(NEW, &["--expect", "abc"], &["as a plan shows it"]).await;
+    refused(NEW, &["--max-removed", "0"], &["too_many_removed", "may remove 0: old"]).await;
     // Values of the server that its own file does not take.
     let reads = "jobs:\n  a: { runtime: fake, environment: { P: '${PATH}' } }\n  b: { runtime: fake, env_file: values.env }\n";
     refused(reads, &[], &[&format!("{shown}:2:"), &format!("{shown}:3:")]).await;
@@ -134,6 +136,9 @@ async fn a_refused_deploy_changes_neither_the_file_nor_the_definitions() {
     let edited = format!("{JOBS}  edited: {{ runtime: fake }}\n");
     std::fs::write(cluster.path("jobs.yaml"), &edited).unwrap();
     refused(NEW, &["--expect", &expected], &["has changes that were not loaded", "longshore reload"]).await;
+    let new = cluster.path("mine.yaml").display().to_string();
+    let (_, plan) = cluster.run_cli(&["plan", &new, "--server", &cluster.address()]);
+    assert!(plan.contains("jobs.yaml has changes that were not loaded"), "{plan}");
     assert_eq!(file(&cluster, "jobs.yaml"), edited);
 
     // The disk refuses the new file.
@@ -143,7 +148,7 @@ async fn a_refused_deploy_changes_neither_the_file_nor_the_definitions() {
     assert_eq!(file(&cluster, "jobs.yaml"), edited);
     std::fs::remove_dir(cluster.path(".jobs.yaml.draft")).unwrap();
 
-    let (code, told) = deploy(&cluster, NEW, &[]);
+    let (code, told) = deploy(&cluster, NEW, &["--max-removed", "1"]);
     assert!(code == 0 && told.contains("keeps them in jobs.yaml.previous"), "{told}");
     assert_eq!((file(&cluster, "jobs.yaml"), file(&cluster, "jobs.yaml.previous")), (NEW.into(), edited));
     assert!(server.log().contains("a deploy was refused"), "{}", server.log());

@@ -168,7 +168,7 @@ fn plan_prints_a_difference_and_exits_with_2_on_request() {
         image: resize:1 -> resize:2\n    timeout_ms: none -> 60000\n    environment.PW: changed (values are not shown)\n    waiting jobs that keep their revision, but for (*): 3\n\
         (*) acts at once, also on jobs that were made before; other keys hold for new jobs\n\
         1 added, 1 removed, 1 changed, 7 unchanged; present revision aa\n\
-        new revision bb; to load exactly this: longshore reload --expect aa --expect-new bb\n";
+        new revision bb; to load exactly this: longshore reload --expect aa --expect-new bb, or longshore deploy FILE --expect aa\n";
     assert_eq!(
         (said.code, said.out.as_str(), said.err.as_str()),
         (0, expected, &*format!("warning: {file}:3:1: odd\n"))

@@ -120,6 +120,7 @@ const fn refusal_of_deploy(error: &DeployError) -> (u16, &'static str) {
         DeployError::NotAllowed => (403, "deploy_not_allowed"),
         DeployError::Target(_) => (409, "file_not_writable"),
         DeployError::ChangedFile { .. } => (409, "file_changed"),
+        DeployError::TooManyRemoved { .. } => (409, "too_many_removed"),
         DeployError::ClientLeft => (503, "busy"),
         DeployError::Reload(error) => refusal(error),
     }

@@ -25,6 +25,8 @@ pub struct Deploy {
     pub text: String,
     /// The revision that the present definitions must have; any if absent.
     pub expected: Option<Revision>,
+    /// Definitions that may be removed at most; any number if absent.
+    pub removed_max: Option<u64>,
     /// Writes, or only checks.
     pub mode: DeployMode,
 }
@@ -63,6 +65,14 @@ pub enum DeployError {
     ChangedFile {
         /// The name of the jobs file.
         file: String,
+    },
+    /// The caller allows fewer definitions to be removed.
+    #[error("the file does not have {} of the present definitions, and the deploy may remove {max}: {}", removed.len(), note::list(removed))]
+    TooManyRemoved {
+        /// The names of the definitions that would go.
+        removed: Vec<String>,
+        /// As many were allowed.
+        max: u64,
     },
     /// The client has gone before its turn came.
     #[error("the client left before the deploy began")]
@@ -147,7 +157,7 @@ impl Reloader {
     }
 
     async fn try_deploy(&self, deploy: Deploy) -> Result<Deployed, DeployError> {
-        let Deploy { text, expected, mode } = deploy;
+        let Deploy { text, expected, removed_max, mode } = deploy;
         let current = self.catalogue.current();
         let text = Arc::new(text);
         let (target, state) = self.look_at_file(text.clone()).await?;
@@ -163,6 +173,9 @@ impl Reloader {
         let source = Source::Proposed(JobsText::File(text.as_str().to_owned()));
         let new = self.read(source, None).await?;
         let reloaded = Reloaded::between(&current, &new.definitions);
+        if let Some(max) = removed_max.filter(|max| reloaded.removed.len() as u64 > *max) {
+            return Err(DeployError::TooManyRemoved { removed: reloaded.removed, max });
+        }
         let warning = self.warning_of_change(state, &target);
         let warnings = new.warnings.iter().cloned().chain(warning).collect();
         let proposed = Proposed { current, definitions: new.definitions.clone(), warnings };
@@ -207,6 +220,17 @@ impl Reloader {
             Err(error) if error.is_edit => Err(DeployError::ChangedFile { file: self.name() }),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A warning for a plan of this text, if somebody has edited the file and not loaded it.
+    pub(super) async fn warning_of_unloaded(&self, text: &JobsText) -> Option<String> {
+        let JobsText::File(text) = text else { return None };
+        let (file, in_force, text) = (self.jobs_file.clone(), self.in_force()?, text.clone());
+        let look = move || FileState::of(&file, Some(&in_force), &text);
+        let state = tokio::task::spawn_blocking(look).await.ok()?;
+        let name = self.name();
+        (state == FileState::Changed)
+            .then(|| format!("the server's {name} has changes that were not loaded; this plan compares with what is in force"))
     }
 
     fn warning_of_change(&self, state: FileState, target: &DeployTarget) -> Option<String> {

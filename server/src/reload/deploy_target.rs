@@ -7,7 +7,8 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, XattrFlags, access, fgetxattr, fremovexattr, fsetxattr};
+use rustix::io::Errno;
 
 use crate::config::jobs_file::listing::FileIdentity;
 use crate::config::jobs_file::{self, JobsText};
@@ -191,6 +192,7 @@ impl DeployTarget {
             })?;
         }
         file.set_permissions(fs::Permissions::from_mode(like.mode() & 0o777))?;
+        copy_acl(&File::open(&self.path)?, &file)?;
         Ok(file)
     }
 
@@ -206,6 +208,27 @@ impl DeployTarget {
         self.directory().join(name)
     }
 }
+
+/// Gives a new file the access control list of the old one: with such a list the mode alone would admit others.
+fn copy_acl(old: &File, new: &File) -> io::Result<()> {
+    let mut list = [0; ACL_BYTES_MAX];
+    match fgetxattr(old, ACL, &mut list) {
+        Ok(length) => fsetxattr(new, ACL, &list[..length], XattrFlags::empty())?,
+        // The directory may have given the new file one.
+        Err(Errno::NODATA) => match fremovexattr(new, ACL) {
+            Ok(()) | Err(Errno::NODATA) => {}
+            Err(error) => return Err(error.into()),
+        },
+        Err(Errno::NOTSUP) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+/// The extended attribute with the access control list of a file: acl(5).
+const ACL: &str = "system.posix_acl_access";
+/// More than a thousand entries of eight bytes.
+const ACL_BYTES_MAX: usize = 16 * 1_024;
 
 /// The path of the former text of the jobs file with this path. Links of the path must be resolved.
 pub(super) fn previous_of(path: &Path) -> PathBuf {
@@ -279,6 +302,33 @@ mod tests {
         let mut names: Vec<_> = fs::read_dir(at("real")).unwrap().map(|it| it.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["v1.yaml", "v1.yaml.previous"]);
+    }
+
+    #[test]
+    fn a_file_keeps_its_access_control_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("jobs.yaml");
+        fs::write(&path, "old").unwrap();
+        // Version 2; the owner reads and writes, user 1000 reads, the group and others do nothing.
+        let entries =
+            [(1, 6, u32::MAX), (2, 4, 1000), (4, 0, u32::MAX), (0x10, 4, u32::MAX), (0x20, 0, u32::MAX)];
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        for (tag, rights, id) in entries {
+            list.extend([u16::to_le_bytes(tag), u16::to_le_bytes(rights)].concat());
+            list.extend(u32::to_le_bytes(id));
+        }
+        match fsetxattr(File::open(&path).unwrap(), ACL, &list, XattrFlags::empty()) {
+            // A file system without such lists has none to lose.
+            Err(Errno::NOTSUP) => return,
+            set => set.unwrap(),
+        }
+        let target = DeployTarget::find(&path).expect("it can be replaced");
+        let former = target.replace(b"new", |_| {}).expect("replaced").expect("kept");
+        for file in [path, former] {
+            let mut kept = [0; ACL_BYTES_MAX];
+            let length = fgetxattr(File::open(&file).unwrap(), ACL, &mut kept).unwrap();
+            assert_eq!(kept[..length], list, "{}", file.display());
+        }
     }
 
     #[test]

@@ -301,7 +301,9 @@ impl Reloader {
     /// A reload of this text would be refused.
     pub async fn propose(&self, text: JobsText) -> Result<Proposed, ReloadError> {
         let _turn = self.turn.lock().await;
-        let NewSet { definitions, warnings, .. } = self.read(Source::Proposed(text), None).await?;
+        let unloaded = self.warning_of_unloaded(&text).await;
+        let NewSet { definitions, mut warnings, .. } = self.read(Source::Proposed(text), None).await?;
+        warnings.extend(unloaded);
         Ok(Proposed { warnings, current: self.catalogue.current(), definitions })
     }
 

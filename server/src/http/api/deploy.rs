@@ -27,6 +27,7 @@ pub(crate) async fn deploy(
     let mut query = Query::of(request.uri())?;
     let expected = query.text("expect")?.map(|text| revision("expect", &text)).transpose()?;
     let mode = if query.switch("dry_run")? { DeployMode::DryRun } else { DeployMode::Replace };
+    let removed_max = query.number("max_removed")?;
     query.finish()?;
     note::object("definitions");
     Actor::current().check_whole_scope()?;
@@ -39,7 +40,7 @@ pub(crate) async fn deploy(
     let snapshot = state.services.engine.snapshot();
     // It notes the change itself: the client may leave before the end.
     let Deployed { proposed, reloaded, previous_file } =
-        reloader.deploy(Deploy { text, expected, mode }).await?;
+        reloader.deploy(Deploy { text, expected, removed_max, mode }).await?;
     let mut plan = plan::compare(proposed, &snapshot);
     plan.cancels_removed = reloader.cancels_removed();
     plan::add_scheduled(&mut plan, &scheduled);
@@ -70,6 +71,9 @@ impl From<DeployError> for Problem {
             DeployError::Target(error) => Self::new(Code::FileNotWritable, detail).hint(error.hint),
             DeployError::ChangedFile { .. } => Self::new(Code::FileChanged, detail).hint(
                 "load them with 'longshore reload' and plan again, or deploy without an expected revision to replace them",
+            ),
+            DeployError::TooManyRemoved { .. } => Self::new(Code::TooManyRemoved, detail).hint(
+                "if this is the right file, and they are to go, allow as many with max_removed (--max-removed)",
             ),
             DeployError::ClientLeft => Self::new(Code::Busy, detail),
             DeployError::Reload(error) => error.into(),

@@ -83,8 +83,9 @@ codes! {
     TokenNameTaken "token_name_taken" 409 "there is a token of this name";
     DefinitionDisabled "definition_disabled" 409 "the definition is not enabled";
     DuplicateJob "duplicate_job" 409 "another job has the unique key";
-    FileChanged "file_changed" 409 "the jobs file has changes that were not loaded";
+    FileChanged "file_changed" 409 "somebody has edited the jobs file of the server";
     FileNotWritable "file_not_writable" 409 "the server cannot replace its jobs file";
+    TooManyRemoved "too_many_removed" 409 "a deploy would remove more definitions than its caller allows";
     IdempotencyMismatch "idempotency_mismatch" 409 "the Idempotency-Key stands for another request";
     NotFinished "not_finished" 409 "the job has not ended";
     NotWaiting "not_waiting" 409 "the job does not wait any more";

@@ -151,9 +151,10 @@ pub(crate) async fn check_names(state: &AppState, names: &[String]) -> Result<()
 pub(crate) fn revision(parameter: &str, text: &str) -> Result<Revision, Problem> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
-    number
-        .map(Revision)
-        .ok_or_else(|| invalid_query(parameter, "it has 32 hexadecimal digits, as a job shows it"))
+    number.map(Revision).ok_or_else(|| {
+        let shown_by = if parameter == "revision" { "a job" } else { "a plan" };
+        invalid_query(parameter, &format!("it has 32 hexadecimal digits, as {shown_by} shows it"))
+    })
 }
 
 fn outcomes(text: &str) -> Result<Vec<Outcome>, Problem> {

@@ -41,6 +41,7 @@ pub(super) fn definitions() -> Vec<Operation> {
         Operation::put("/api/definitions", "definitions", "deploy_definitions", "Replace jobs.yaml by this text, and load it")
             .takes(&[
                 query("expect", Kind::Text(REVISION_EXAMPLE), "The revision that the definitions must have."),
+                query("max_removed", Kind::Number(0, 1_000_000, 3), "The number of present definitions that it may remove."),
                 query("dry_run", Kind::Switch, "Nothing is changed, only checked."),
             ])
             .has_body(text("application/yaml", "version: 1\njobs:\n  resize:\n    image: alpine\n    command: [echo, x]\n"))
@@ -51,7 +52,7 @@ pub(super) fn definitions() -> Vec<Operation> {
             }))])
             .problems(&[
                 &NO_BODY,
-                &[Code::InvalidJobsFile, Code::InvalidPolicy, Code::RevisionMismatch, Code::FileChanged, Code::FileNotWritable],
+                &[Code::InvalidJobsFile, Code::InvalidPolicy, Code::RevisionMismatch, Code::FileChanged, Code::FileNotWritable, Code::TooManyRemoved],
                 &[Code::DeployNotAllowed, Code::OutOfScope, Code::Draining],
             ]),
         Operation::post("/api/definitions/reload", "definitions", "reload_definitions", "Read jobs.yaml again")
