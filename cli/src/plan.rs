@@ -129,14 +129,15 @@ fn rename(text: &str, file: &Path) -> String {
     match rest.filter(has_line) {
         Some(_) if file.is_dir() => file.join(text).display().to_string(),
         Some(rest) => format!("{}:{rest}", files::name_of_input(file)),
-        // A fault of the whole file has no line.
-        None => match text.split_once(": ") {
-            Some((name, rest)) if !file.is_dir() && (name.ends_with(".yaml") || name.ends_with(".yml")) => {
-                format!("{}: {rest}", files::name_of_input(file))
-            }
-            _ => text.to_owned(),
-        },
+        None if file.is_dir() => text.to_owned(),
+        None => rename_whole(text, file),
     }
+}
+
+/// Likewise for a fault of the whole file, which has no line.
+fn rename_whole(text: &str, file: &Path) -> String {
+    let rest = text.split_once(": ").filter(|(name, _)| name.ends_with(".yaml") || name.ends_with(".yml"));
+    rest.map_or_else(|| text.to_owned(), |(_, rest)| format!("{}: {rest}", files::name_of_input(file)))
 }
 
 fn lines(plan: &Plan) -> Vec<String> {

@@ -329,7 +329,7 @@ impl Scheduler {
         let needs = self.limits.needs(job.definition, key_set);
         self.limits.hold(id, needs, gate::cancels_oldest(self, job.definition));
         if live.stopping == Some(StopCause::Cancel) {
-            self.limits.leaves(id, needs);
+            self.limits.leave_competition(id, needs);
         }
         job.live_state = LiveState::Held(Box::new(attempt));
     }

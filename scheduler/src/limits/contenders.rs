@@ -31,8 +31,8 @@ impl Contenders {
 }
 
 impl Limits {
-    /// A job is queued. `cancels_oldest` is the rule of its definition.
-    pub(crate) fn queued(&mut self, job: JobId, needs: RequiredLimits, cancels_oldest: bool) {
+    /// Lets a queued job compete for the permit of its limit. `cancels_oldest` is the rule of its definition.
+    pub(crate) fn enter_queue(&mut self, job: JobId, needs: RequiredLimits, cancels_oldest: bool) {
         let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) else { return };
         limit.contenders.queued += 1;
         if cancels_oldest {
@@ -40,8 +40,8 @@ impl Limits {
         }
     }
 
-    /// A queued job leaves the queue without a start.
-    pub(crate) fn unqueued(&mut self, job: JobId, needs: RequiredLimits) {
+    /// Ends the competition of a queued job that leaves without a start.
+    pub(crate) fn leave_queue(&mut self, job: JobId, needs: RequiredLimits) {
         self.uncount_queued(needs);
         if let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) {
             limit.contenders.remove(job);
@@ -55,8 +55,8 @@ impl Limits {
         }
     }
 
-    /// The attempt of a holder is being cancelled.
-    pub(crate) fn leaves(&mut self, job: JobId, needs: RequiredLimits) {
+    /// Ends the competition of a holder whose attempt is being cancelled.
+    pub(crate) fn leave_competition(&mut self, job: JobId, needs: RequiredLimits) {
         let Some(limit) = needs.permit.and_then(|number| self.limit_mut(number)) else { return };
         if limit.holders.contains(&job) {
             limit.contenders.oldest.remove(&job);

@@ -254,7 +254,7 @@ pub(crate) fn enter_queue(scheduler: &mut Scheduler, lane: LaneKey, job: JobId) 
     if lane.is_limited() {
         let needs = needs(scheduler, lane);
         let cancels_oldest = cancels_oldest(scheduler, lane.definition());
-        scheduler.limits.queued(job, needs, cancels_oldest);
+        scheduler.limits.enter_queue(job, needs, cancels_oldest);
     }
 }
 
@@ -268,13 +268,13 @@ pub(crate) fn cancels_oldest(scheduler: &Scheduler, number: DefinitionNo) -> boo
 pub(crate) fn leave_competition(scheduler: &mut Scheduler, id: JobId) {
     let Some(job) = scheduler.jobs.get(&id) else { return };
     let needs = scheduler.limits.needs(job.definition, placement::key_set_of(scheduler, job));
-    scheduler.limits.leaves(id, needs);
+    scheduler.limits.leave_competition(id, needs);
 }
 
 /// Ends the competition of a job for permits, because it leaves the queue without a start.
 pub(crate) fn leave_queue(scheduler: &mut Scheduler, lane: LaneKey, job: JobId) {
     let needs = needs(scheduler, lane);
-    scheduler.limits.unqueued(job, needs);
+    scheduler.limits.leave_queue(job, needs);
     recheck_after_leaving(scheduler, lane);
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn fill_slots(scheduler: &mut Scheduler, now: Now) {
     }
     gate::fire_rates(scheduler, now);
     scheduler.has_more_to_place = false;
-    let mut budget = StepQuota { assignments: ASSIGNMENTS_PER_STEP, looks: PARKED_PER_STEP };
+    let mut budget = StepQuota { assignments: ASSIGNMENTS_PER_STEP, lanes: PARKED_PER_STEP };
     while place_all(scheduler, now, &mut budget) {}
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn fill_slots(scheduler: &mut Scheduler, now: Now) {
 struct StepQuota {
     assignments: usize,
     /// Lanes that are looked at in vain.
-    looks: usize,
+    lanes: usize,
 }
 
 /// Assigns jobs until no lane can go on. Returns true if lanes that were held back from backlogs have to be looked at again: a job was
@@ -57,8 +57,8 @@ fn place_all(scheduler: &mut Scheduler, now: Now, budget: &mut StepQuota) -> boo
     // Lanes that may not be prefetched now, and must not hold up others that find a free slot.
     let mut held_back = Vec::new();
     let mut is_outdated = false;
-    while let NextLane::Lane { lane, job, free_only } = gate::next_lane(scheduler, now, &mut budget.looks) {
-        if budget.assignments == 0 || budget.looks == 0 {
+    while let NextLane::Lane { lane, job, free_only } = gate::next_lane(scheduler, now, &mut budget.lanes) {
+        if budget.assignments == 0 || budget.lanes == 0 {
             scheduler.has_more_to_place = true;
             break;
         }
@@ -69,7 +69,7 @@ fn place_all(scheduler: &mut Scheduler, now: Now, budget: &mut StepQuota) -> boo
             continue;
         }
         if let Some(limit) = gate::blocking(scheduler, lane, now) {
-            budget.looks -= 1;
+            budget.lanes -= 1;
             gate::park_under(scheduler, lane, limit, now);
             continue;
         }
@@ -87,7 +87,7 @@ fn place_all(scheduler: &mut Scheduler, now: Now, budget: &mut StepQuota) -> boo
             Choice::NoFreeSlot => gate::park_for_workers(scheduler, lane, true),
             Choice::Nobody => gate::park_for_workers(scheduler, lane, false),
         }
-        budget.looks -= 1;
+        budget.lanes -= 1;
     }
     for lane in held_back {
         scheduler.ready.unpark_lane(lane);

@@ -35,13 +35,13 @@ impl BatchFacts {
     }
 
     /// The number and the name: `batch 12 "import"`.
-    pub(super) fn name(&self) -> String {
-        named(&self.row)
+    pub(super) fn label(&self) -> String {
+        label_of(&self.row)
     }
 
     /// The position of the message's job in words; none if the message is about the batch.
     pub(super) fn position(&self) -> Option<String> {
-        Some(format!("index {} of {}", self.index?, self.name()))
+        Some(format!("index {} of {}", self.index?, self.label()))
     }
 
     /// The facts beside the line of text, of a message about the batch.
@@ -58,7 +58,7 @@ impl BatchFacts {
     }
 }
 
-fn named(row: &BatchRow) -> String {
+fn label_of(row: &BatchRow) -> String {
     match &row.name {
         Some(name) => format!("batch {} \"{name}\"", row.first),
         None => format!("batch {}", row.first),
@@ -74,7 +74,7 @@ pub(super) fn text(message: &NotificationRow, batch: Option<&BatchRow>) -> Strin
         _ => "failed",
     };
     let mut text = match (batch, message.batch) {
-        (Some(row), _) => format!("{definition}: {} {}", named(row), outcome(row, end)),
+        (Some(row), _) => format!("{definition}: {} {}", label_of(row), outcome(row, end)),
         (None, Some(JobId(first))) => format!("{definition}: batch {first} {end}"),
         (None, None) => format!("{definition}: a batch {end}"),
     };

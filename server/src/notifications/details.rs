@@ -99,7 +99,7 @@ pub(super) fn list(message: &Message<'_>) -> Vec<(&'static str, String)> {
 
 fn of_batch(batch: &BatchFacts) -> Vec<(&'static str, String)> {
     let row = &batch.row;
-    let mut facts = vec![("batch", batch.name()), ("jobs", row.count.to_string())];
+    let mut facts = vec![("batch", batch.label()), ("jobs", row.count.to_string())];
     facts.extend(row.submitted_by.clone().map(|by| ("submitted", format!("by {by}"))));
     facts.push(("accepted", Time(row.created_at).to_string()));
     facts.extend(row.ended_at.map(|ended| ("ended", Time(ended).to_string())));

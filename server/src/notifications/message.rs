@@ -146,15 +146,16 @@ impl Message<'_> {
     pub fn text(&self) -> String {
         let row = self.row;
         let test = if self.is_test { "Test: " } else { "" };
-        if row.occasion.is_about_batch() {
-            return format!("{test}{}", batch_facts::text(row, self.batch.map(|batch| &batch.row)));
-        }
         let name = &row.definition;
         let why = self.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
         let why = why.unwrap_or_default();
         let mut text = match row.occasion {
-            Occasion::Failed | Occasion::BatchFailed => format!("{name} failed{why}"),
-            Occasion::Succeeded | Occasion::BatchSucceeded => format!("{name} succeeded"),
+            Occasion::BatchFailed | Occasion::BatchSucceeded => {
+                let text = batch_facts::text(row, self.batch.map(|batch| &batch.row));
+                return format!("{test}{text}");
+            }
+            Occasion::Failed => format!("{name} failed{why}"),
+            Occasion::Succeeded => format!("{name} succeeded"),
             Occasion::Recovered => format!("{name} has recovered: a job succeeded again"),
             Occasion::Lost => format!("{name} lost a job{why}"),
             Occasion::Quarantined => format!("{name}: a job waits for an operator after too many losses"),

@@ -1,9 +1,10 @@
-//! Reloads that no request asks for, and their rows in the audit log.
+//! Rows of the audit log that no request writes: of reloads that none asks for, and of deploys whose client left.
 
 use super::{DeployError, Deployed, Expected, ReloadError, Reloaded, Reloader};
 use crate::auth::actor::Actor;
 use crate::auth::audit::AuditedRequest;
 use crate::auth::audit::note::AuditNote;
+use crate::auth::records::AccessRecords;
 use crate::clock;
 
 /// The cause of a reload that no request asks for.
@@ -74,21 +75,9 @@ impl Reloader {
             Cause::Signal => ("SIGNAL", "SIGHUP".to_owned()),
             Cause::Watch | Cause::Retry => ("WATCH", self.jobs_file.display().to_string()),
         };
-        let request = AuditedRequest {
-            actor: None,
-            address: None,
-            method,
-            target: &target,
-            status,
-            problem,
-            request_id: "",
-            note: AuditNote { object: Some("definitions".to_owned()), detail: Some(detail) },
-        };
-        records.audit.record(&request, clock::now().utc);
+        record_row(records, None, (method, &target), (status, problem), detail);
     }
-}
 
-impl Reloader {
     /// Records the end of a deploy whose client left before it: the row of its request does not have it.
     pub(super) fn record_deploy(&self, actor: &Actor, result: &Result<Deployed, DeployError>) {
         let Some(records) = &self.records else { return };
@@ -100,18 +89,22 @@ impl Reloader {
                 (status, Some(code), "the definitions stay as they were".to_owned())
             }
         };
-        let request = AuditedRequest {
-            actor: Some(actor),
-            address: None,
-            method: "PUT",
-            target: "/api/definitions",
-            status,
-            problem,
-            request_id: "",
-            note: AuditNote { object: Some("definitions".to_owned()), detail: Some(detail) },
-        };
-        records.audit.record(&request, clock::now().utc);
+        record_row(records, Some(actor), ("PUT", "/api/definitions"), (status, problem), detail);
     }
+}
+
+/// Writes a row about the definitions.
+fn record_row(
+    records: &AccessRecords,
+    actor: Option<&Actor>,
+    (method, target): (&'static str, &str),
+    (status, problem): (u16, Option<&str>),
+    detail: String,
+) {
+    let note = AuditNote { object: Some("definitions".to_owned()), detail: Some(detail) };
+    let address = None;
+    let request = AuditedRequest { actor, address, method, target, status, problem, request_id: "", note };
+    records.audit.record(&request, clock::now().utc);
 }
 
 /// The status and the code of a refused deploy.

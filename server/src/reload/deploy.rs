@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use protocol::Revision;
 use tokio_util::sync::CancellationToken;
 
-use super::deploy_target::{self, DeployTarget, TargetError};
+use super::deploy_target::{self, DeployTarget, ReplaceError, TargetError};
 use super::faults::log_faults;
 use super::{Proposed, ReloadError, Reloaded, Reloader, Source};
 use crate::auth::actor::Actor;
@@ -47,7 +47,8 @@ pub struct Deployed {
     pub proposed: Proposed,
     /// The difference between them.
     pub reloaded: Reloaded,
-    /// The name of the file beside the jobs file that has its former text; none if nothing was written, or there was no file.
+    /// The name of the file beside the jobs file that has its former text; none if nothing was written, if there was no file, or if its
+    /// text could not be kept.
     pub previous_file: Option<String>,
 }
 
@@ -217,8 +218,8 @@ impl Reloader {
         };
         match tokio::task::spawn_blocking(write).await.map_err(ReloadError::from)? {
             Ok(former) => Ok(former.map(|path| deploy_target::name(&path))),
-            Err(error) if error.is_edit => Err(DeployError::ChangedFile { file: self.name() }),
-            Err(error) => Err(error.into()),
+            Err(ReplaceError::Edited) => Err(DeployError::ChangedFile { file: self.name() }),
+            Err(ReplaceError::Disk(error)) => Err(error.into()),
         }
     }
 

@@ -30,16 +30,22 @@ pub struct TargetError {
     reason: String,
     /// The next step.
     pub(crate) hint: &'static str,
-    /// Somebody has edited the file while the deploy was checked.
-    pub(super) is_edit: bool,
+}
+
+/// The reason why a file that could be replaced was not.
+#[derive(Debug)]
+pub(super) enum ReplaceError {
+    /// Somebody has edited it since it was found.
+    Edited,
+    /// The disk refuses.
+    Disk(TargetError),
 }
 
 impl DeployTarget {
     /// Finds the file behind the path of the server's jobs file, and checks that it can be replaced as far as that can be seen beforehand.
     /// Blocks on the disk.
     pub(super) fn find(jobs_file: &Path) -> Result<Self, TargetError> {
-        let refuse =
-            |reason: String, hint| TargetError { path: jobs_file.to_owned(), reason, hint, is_edit: false };
+        let refuse = |reason: String, hint| TargetError { path: jobs_file.to_owned(), reason, hint };
         let of_disk = |error: &io::Error| refuse(reason(error), hint(error));
         let is_link = fs::symlink_metadata(jobs_file).is_ok_and(|it| it.is_symlink());
         let (path, metadata) = match fs::canonicalize(jobs_file) {
@@ -62,12 +68,7 @@ impl DeployTarget {
         let may_write = |path: &Path, rights| {
             access(path, rights).map_err(|error| {
                 let error = io::Error::from(error);
-                TargetError {
-                    path: path.to_owned(),
-                    reason: reason(&error),
-                    hint: hint(&error),
-                    is_edit: false,
-                }
+                TargetError { path: path.to_owned(), reason: reason(&error), hint: hint(&error) }
             })
         };
         let target = Self { path, metadata };
@@ -88,13 +89,13 @@ impl DeployTarget {
         &self,
         text: &[u8],
         replaced: impl FnOnce(FileIdentity),
-    ) -> Result<Option<PathBuf>, TargetError> {
-        let (draft, former_draft) = (self.beside(".", ".draft"), self.beside(".", ".previous.draft"));
+    ) -> Result<Option<PathBuf>, ReplaceError> {
+        let (draft, former_draft) = (self.hidden_beside(".draft"), self.hidden_beside(".previous.draft"));
         let swap = || {
             let file =
                 self.write_drafts(text, &draft, &former_draft).map_err(|error| self.of_disk(&error))?;
             if self.has_changed() {
-                return Err(TargetError { is_edit: true, ..self.refuse(EDITED.to_owned(), "deploy again") });
+                return Err(ReplaceError::Edited);
             }
             fs::rename(&draft, &self.path).map_err(|error| self.of_disk(&error))?;
             Ok(file)
@@ -148,12 +149,8 @@ impl DeployTarget {
         Ok(file)
     }
 
-    fn refuse(&self, reason: String, hint: &'static str) -> TargetError {
-        TargetError { path: self.path.clone(), reason, hint, is_edit: false }
-    }
-
-    fn of_disk(&self, error: &io::Error) -> TargetError {
-        self.refuse(reason(error), hint(error))
+    fn of_disk(&self, error: &io::Error) -> ReplaceError {
+        ReplaceError::Disk(TargetError { path: self.path.clone(), reason: reason(error), hint: hint(error) })
     }
 
     /// True if the file is not the one that was found.
@@ -201,10 +198,10 @@ impl DeployTarget {
     }
 
     /// A path in the same directory, whose name no server reads as one of a jobs file.
-    fn beside(&self, before: &str, after: &str) -> PathBuf {
-        let mut name = OsString::from(before);
+    fn hidden_beside(&self, ending: &str) -> PathBuf {
+        let mut name = OsString::from(".");
         name.push(self.path.file_name().unwrap_or_default());
-        name.push(after);
+        name.push(ending);
         self.directory().join(name)
     }
 }
@@ -270,7 +267,6 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-const EDITED: &str = "somebody has changed it while the deploy was checked";
 const ONE_FILE: &str = "name one file with --jobs, or bring the files to the server, and 'longshore reload'";
 
 #[cfg(test)]
@@ -365,7 +361,7 @@ mod tests {
         let target = DeployTarget::find(&file).expect("it can be replaced");
         fs::write(&file, "edited").unwrap();
         let error = target.replace(b"new", |_| panic!("it was not replaced")).expect_err("it was changed");
-        assert_eq!(error.to_string(), format!("jobs.yaml: {EDITED}"));
+        assert!(matches!(error, ReplaceError::Edited), "{error:?}");
         assert_eq!(read(&file), "edited");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "drafts are left");
     }

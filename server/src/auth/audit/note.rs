@@ -54,7 +54,7 @@ pub(crate) fn detail(text: impl Into<String>) {
     let _ = CURRENT.try_with(|slot| slot.change(|note| note.detail = Some(excerpt_of(&text, CHARS_MAX))));
 }
 
-/// A list for a note: the first few of these words, and how many more there are.
+/// A list for a note or a message: the first few of these words, and how many more there are.
 pub(crate) fn list<W: std::fmt::Display>(words: impl IntoIterator<Item = W>) -> String {
     let mut words = words.into_iter();
     let shown: Vec<String> = words.by_ref().take(WORDS_MAX).map(|word| word.to_string()).collect();

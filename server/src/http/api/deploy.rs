@@ -1,5 +1,5 @@
-//! `PUT /api/definitions`: replaces the server's jobs file by the body, and loads it. With `?dry_run` it only checks; with `?expect=` it
-//! does so only if the present definitions are the expected ones.
+//! `PUT /api/definitions`: replaces the server's jobs file by the body, and loads it. With `?dry_run` it only checks. With
+//! `?expect=` the present definitions must be the expected ones, and `?max_removed=` limits how many of them may go.
 
 use std::sync::Arc;
 

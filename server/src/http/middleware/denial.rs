@@ -3,6 +3,7 @@
 use axum::http::{HeaderValue, header};
 
 use crate::auth::Denial;
+use crate::auth::audit::note;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 
@@ -46,15 +47,8 @@ impl From<Denial> for Problem {
 
 /// Names the definitions of the token, which its holder may know. It says nothing about the definition that was asked for: it may exist or not.
 fn scope_hint(allowed: &[String]) -> String {
-    let named: Vec<String> = allowed.iter().take(NAMES_MAX).map(|name| format!("\"{name}\"")).collect();
-    let more = match allowed.len().saturating_sub(NAMES_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("the token is for {}{more}; \"longshore whoami\" shows what it allows", named.join(", "))
+    let names = note::list(allowed.iter().map(|name| format!("\"{name}\"")));
+    format!("the token is for {names}; \"longshore whoami\" shows what it allows")
 }
-
-/// Names and patterns that a hint has.
-const NAMES_MAX: usize = 10;
 
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");

@@ -57,7 +57,8 @@ pub struct Deployed {
     /// The policy has other rules than before: it was read again, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub policy_changed: bool,
-    /// The name of the file with the former text, beside the jobs file of the server; absent if nothing was written, or if there was no file.
+    /// The name of the file with the former text, beside the jobs file of the server; absent if nothing was written, if there was no file, or
+    /// if its text could not be kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_file: Option<String>,
 }

@@ -52,7 +52,7 @@ pub struct Percentiles {
     pub p50_ms: u64,
     /// 90 % took at most this long.
     pub p90_ms: u64,
-    /// Of 99 in a hundred.
+    /// 99 % took at most this long.
     pub p99_ms: u64,
     /// The longest.
     pub max_ms: u64,

@@ -53,6 +53,10 @@ impl Stage {
         self.commit(vec![ended(first, state, at), batch_ended(first, 1, state, at)], at);
     }
 
+    fn change(&mut self, change: NotificationChange) {
+        self.store.change_record(self.loaded.epoch, &RecordChange::Notification(change)).unwrap();
+    }
+
     /// All messages, the oldest first.
     fn all(&self) -> Vec<NotificationRow> {
         let filter = NotificationFilter { limit: 500, ..NotificationFilter::default() };
@@ -113,13 +117,8 @@ fn each_batch_has_a_message_of_its_own_at_once_but_not_a_cancelled_one() {
     assert_eq!(batches, [(1, 1), (3, 1), (4, 1)]);
     // The target refuses the first one: the others do not wait for it.
     let id = stage.all()[0].id;
-    let (at, later) = (Timestamp(2_000), Timestamp(600_000));
-    for change in [
-        NotificationChange::Try { id, at, due_at: later, give_up_at: Timestamp(9_000_000) },
-        NotificationChange::TryFailed(id, "no".to_owned(), later),
-    ] {
-        stage.store.change_record(stage.loaded.epoch, &RecordChange::Notification(change)).unwrap();
-    }
+    stage.change(NotificationChange::Try { id, at: Timestamp(2_000), due_at: LATER, give_up_at: LATER });
+    stage.change(NotificationChange::TryFailed(id, "no".to_owned(), LATER));
     assert_eq!(stage.due(2_000), [2]);
 }
 
@@ -133,3 +132,30 @@ fn a_hundred_messages_that_were_not_sent_are_followed_by_counts() {
     let last = rows.last().unwrap();
     assert_eq!((rows.len(), last.count, last.batch), (100, 4, Some(JobId(103))));
 }
+
+#[test]
+fn ends_are_not_counted_in_a_message_that_was_tried_and_a_target_that_is_away_gets_one_more_an_hour() {
+    let mut stage = Stage::new();
+    for first in 1..=100 {
+        stage.batch_of_one(first, State::Failed, 1_000);
+    }
+    // Each of them is on its way, or was refused.
+    for row in stage.all() {
+        let (id, at) = (row.id, Timestamp(2_000));
+        stage.change(NotificationChange::Try { id, at, due_at: LATER, give_up_at: LATER });
+    }
+    for first in 101..=103 {
+        stage.batch_of_one(first, State::Failed, 3_000);
+    }
+    let rows = stage.all();
+    assert!(rows[..100].iter().all(|row| row.count == 1), "{rows:?}");
+    let [gathered] = &rows[100..] else { panic!("{rows:?}") };
+    assert_eq!(
+        (gathered.count, gathered.batch, gathered.opens_at),
+        (3, Some(JobId(103)), Timestamp(3_603_000))
+    );
+    assert_eq!(stage.due(3_602_999), [] as [u64; 0]);
+    assert_eq!(stage.due(3_603_000), [101]);
+}
+
+const LATER: Timestamp = Timestamp(9_000_000);
