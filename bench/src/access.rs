@@ -5,7 +5,7 @@ use crate::run_dir::{Access, BenchEnv};
 use crate::singles::CONNECTIONS;
 use crate::throughput::{self, LoadSize, Run};
 use crate::turns::{TURNS, medians};
-use crate::workload::Workload;
+use crate::workload::{WorkerSettings, Workload};
 
 /// Takes the figures.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
@@ -13,7 +13,15 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let [[open], [tokens], [tls]] = medians(kinds, async |access| {
         let load = LoadSize { jobs, batch: 1, connections: CONNECTIONS };
         let workload = Workload::Talkative;
-        let run = Run { bench: "access", load, workload, history: 0, tuned: true, access, is_watched: false };
+        let run = Run {
+            bench: "access",
+            load,
+            workload,
+            history: 0,
+            settings: WorkerSettings::Tuned,
+            access,
+            is_watched: false,
+        };
         Ok([throughput::take(env, run).await?.server_cpu_us])
     })
     .await?;

@@ -9,23 +9,27 @@ mod flow;
 mod model;
 mod scenes;
 
-use crate::decisions::flow::compare;
+use crate::decisions::flow::Comparison;
 use crate::decisions::scenes::Beside;
 use crate::record::log_progress;
 
-/// Takes all figures; `cycles` decisions in each window.
-pub(crate) fn measure(cycles: u64, scale: Scale) -> anyhow::Result<()> {
+/// Takes all figures, or those of one question; `cycles` decisions in each window.
+pub(crate) fn measure(cycles: u64, scale: Scale, only: Option<&str>) -> anyhow::Result<()> {
     log_progress(&format!("decisions, {cycles} in each window"));
-    compare("blocked_keys_beside", &scale.keys, cycles, scenes::beside_blocked_keys)?;
-    compare("blocked_keys_of_them", &scale.keys, cycles, scenes::among_blocked_keys)?;
-    compare("workers_saturated", &scale.workers, cycles, scenes::saturated_workers)?;
-    compare("workers_idle", &scale.workers, cycles, scenes::idle_workers)?;
+    let run = Comparison { cycles, only };
+    run.compare("blocked_keys_beside", &scale.keys, scenes::beside_blocked_keys)?;
+    run.compare("blocked_keys_of_them", &scale.keys, scenes::among_blocked_keys)?;
+    run.compare("workers_saturated", &scale.workers, scenes::saturated_workers)?;
+    run.compare("workers_idle", &scale.workers, scenes::idle_workers)?;
     for (name, beside) in Beside::ALL {
-        compare(name, &scale.definitions, cycles, |size| scenes::waiting_definitions(size, beside))?;
+        run.compare(name, &scale.definitions, |size| scenes::waiting_definitions(size, beside))?;
     }
-    compare("waiting_batches", &scale.definitions, cycles, scenes::waiting_batches)?;
-    compare("definitions_with_rules", &[0, scale.rule_definitions], cycles, scenes::rules)?;
-    fairness::measure(scale.fair_keys, scale.fair_jobs)
+    run.compare("waiting_batches", &scale.definitions, scenes::waiting_batches)?;
+    run.compare("definitions_with_rules", &[0, scale.rule_definitions], scenes::rules)?;
+    match only {
+        None => fairness::measure(scale.fair_keys, scale.fair_jobs),
+        Some(_) => Ok(()),
+    }
 }
 
 /// Sizes that are compared, the smallest first.
@@ -77,6 +81,6 @@ mod tests {
 
     #[test]
     fn all_figures_can_be_taken() {
-        measure(40, Scale::tiny()).unwrap();
+        measure(40, Scale::tiny(), None).unwrap();
     }
 }

@@ -13,7 +13,7 @@ use crate::record::{Record, log_progress};
 use crate::run_dir::{Access, BenchEnv, WorkerPool};
 use crate::throughput::{self, LoadSize, Run};
 use crate::turns::{TURNS, medians};
-use crate::workload::{BATCH, CONNECTIONS, Workload};
+use crate::workload::{BATCH, CONNECTIONS, WorkerSettings, Workload};
 
 /// Takes all figures.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
@@ -21,7 +21,15 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let [[alone], [watched]] = medians([false, true], async |is_watched| {
         let load = LoadSize { jobs, batch: BATCH, connections: CONNECTIONS };
         let (workload, access) = (Workload::Silent, Access::Open);
-        let run = Run { bench: "followers", load, workload, history: 0, tuned: true, access, is_watched };
+        let run = Run {
+            bench: "followers",
+            load,
+            workload,
+            history: 0,
+            settings: WorkerSettings::Tuned,
+            access,
+            is_watched,
+        };
         Ok([throughput::take(env, run).await?.jobs_per_s])
     })
     .await?;

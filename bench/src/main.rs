@@ -59,6 +59,9 @@ struct Flags {
     /// How many jobs (of `decisions`: cycles; of `schedules`: schedules), instead of the number that the measurement is defined with.
     #[arg(long, value_name = "N")]
     jobs: Option<u64>,
+    /// The only question of `decisions` to answer, as its results name it, for a profile of it.
+    #[arg(long, value_name = "NAME")]
+    question: Option<String>,
     /// How many simulated workers `fleet` and `job-cost` have.
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     workers: u64,
@@ -119,7 +122,8 @@ fn main() -> anyhow::Result<()> {
     let flags = Flags::parse();
     if matches!(flags.what, What::Decisions | What::All) {
         for _ in 0..flags.repeat {
-            decisions::measure(flags.jobs.unwrap_or(CYCLES_PER_WINDOW), Scale::full())?;
+            let cycles = flags.jobs.unwrap_or(CYCLES_PER_WINDOW);
+            decisions::measure(cycles, Scale::full(), flags.question.as_deref())?;
         }
     }
     if flags.what == What::Decisions {

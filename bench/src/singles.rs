@@ -5,10 +5,10 @@ use crate::throughput::{self, LoadSize, Run};
 
 /// Takes all figures of single POSTs.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
-    for (tuned, workload, history) in throughput::variants(history) {
+    for (settings, workload, history) in throughput::variants(history) {
         let load = LoadSize { jobs, batch: 1, connections: CONNECTIONS };
         let access = Access::Open;
-        let run = Run { bench: "singles", load, workload, history, tuned, access, is_watched: false };
+        let run = Run { bench: "singles", load, workload, history, settings, access, is_watched: false };
         throughput::take(env, run).await?;
     }
     Ok(())

@@ -11,7 +11,7 @@ use crate::output;
 use crate::record::{Record, log_progress};
 use crate::run_dir::{Access, BenchEnv, Process, RunDir, Server, WorkerCapacity, WorkerPool};
 use crate::waiting;
-use crate::workload::{self, BATCH, CAPACITY, CONNECTIONS, SILENT, TALKATIVE, Workload};
+use crate::workload::{self, BATCH, CONNECTIONS, SILENT, TALKATIVE, WorkerSettings, Workload};
 
 /// Parameters that differ between runs.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +24,8 @@ pub(crate) struct Run {
     pub(crate) workload: Workload,
     /// Ended jobs in the store before it begins.
     pub(crate) history: u64,
-    /// True for workers with 64 slots and a backlog of 64, false for the defaults.
-    pub(crate) tuned: bool,
+    /// Slots and backlog of the workers.
+    pub(crate) settings: WorkerSettings,
     /// Protection of the server.
     pub(crate) access: Access,
     /// True if a dashboard is open and metrics are scraped meanwhile.
@@ -55,20 +55,20 @@ pub(crate) struct RunFigures {
 /// Measures each variant with batches of 1,000 jobs.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
     let load = LoadSize { jobs, batch: BATCH, connections: CONNECTIONS };
-    for (tuned, workload, history) in variants(history) {
+    for (settings, workload, history) in variants(history) {
         let access = Access::Open;
-        let run = Run { bench: "throughput", load, workload, history, tuned, access, is_watched: false };
+        let run = Run { bench: "throughput", load, workload, history, settings, access, is_watched: false };
         take(env, run).await?;
     }
     Ok(())
 }
 
 /// Tuned before default settings, without output before with, on an empty store before a full one.
-pub(crate) fn variants(history: u64) -> Vec<(bool, Workload, u64)> {
+pub(crate) fn variants(history: u64) -> Vec<(WorkerSettings, Workload, u64)> {
     let mut all = Vec::new();
     for ended in [0, history] {
-        for tuned in [true, false] {
-            all.extend([(tuned, Workload::Silent, ended), (tuned, Workload::Talkative, ended)]);
+        for settings in [WorkerSettings::Tuned, WorkerSettings::Default] {
+            all.extend([(settings, Workload::Silent, ended), (settings, Workload::Talkative, ended)]);
         }
         if history == 0 {
             break;
@@ -82,8 +82,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures>
     log_progress(&format!("{run:?}"));
     let run_dir = env.run_dir(&run.workload.jobs_file())?.with_access(run.access)?;
     let (server, _) = run_dir.server().await?;
-    let pool =
-        WorkerPool { workers: 2, capacity: run.tuned.then_some(CAPACITY), allow: Some("--allow-fake") };
+    let pool = WorkerPool { workers: 2, capacity: run.settings.capacity(), allow: Some("--allow-fake") };
     let workers = run_dir.workers(&server, &pool).await?;
     let before = grow_history(&server, run.history).await?;
     let mut listeners =
@@ -114,7 +113,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures>
     let mut record = Record::new(run.bench);
     record.set("access", run.access.name());
     record.set("is_watched", run.is_watched);
-    record.set("settings", if run.tuned { "tuned" } else { "default" });
+    record.set("settings", run.settings.name());
     record.set("workers", pool.workers);
     if let Some(WorkerCapacity { slots, backlog }) = pool.capacity {
         record.set("slots", slots);

@@ -71,6 +71,37 @@ const OUTPUT_BYTES: u64 = 100;
 /// Definitions of [`Workload::Many`] and [`Workload::Ruled`].
 pub(crate) const DEFINITIONS: u64 = 1_000;
 const CUSTOMERS: u64 = 50;
+/// Slots and backlog of the workers of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkerSettings {
+    /// The defaults of the program.
+    Default,
+    /// Tuned for these jobs.
+    Tuned,
+    /// As many slots, and no backlog: as many jobs are in flight as jobs with limits, which are never prefetched.
+    TunedWithoutBacklog,
+}
+
+impl WorkerSettings {
+    /// Its name in results.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Tuned => "tuned",
+            Self::TunedWithoutBacklog => "tuned, no backlog",
+        }
+    }
+
+    /// Absent for the defaults.
+    pub(crate) const fn capacity(self) -> Option<WorkerCapacity> {
+        match self {
+            Self::Default => None,
+            Self::Tuned => Some(CAPACITY),
+            Self::TunedWithoutBacklog => Some(WorkerCapacity { backlog: 0, ..CAPACITY }),
+        }
+    }
+}
+
 /// Slots and backlog of a worker that is tuned for these jobs.
 pub(crate) const CAPACITY: WorkerCapacity = WorkerCapacity { slots: 64, backlog: 64 };
 /// Jobs in a request.

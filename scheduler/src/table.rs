@@ -7,7 +7,7 @@ use core::hash::{BuildHasher, Hasher};
 pub type Table<K, V> = hashbrown::HashMap<K, V, Seed>;
 
 /// The seed of all tables of one scheduler.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Seed(pub u64);
 
 impl BuildHasher for Seed {

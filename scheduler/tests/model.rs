@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use naive::Model;
 use proptest::prelude::*;
-use walk::{act, admission, cases, take, world};
+use walk::{Act, Admission, act, admission, cases, take, world};
 use world::World;
 use world::scheduler::{Config, PriorityAgeing};
 
@@ -64,6 +64,29 @@ fn compare(world: &mut World, model: &mut Model, compared: usize) -> Result<(), 
     Ok(())
 }
 
+/// Takes the acts one after the other, and compares after each.
+fn walk_along(
+    acts: Vec<Act>,
+    admission: &Admission,
+    set_aside_after: Option<Duration>,
+    ageing: Option<Duration>,
+) -> Result<(), String> {
+    // No batch is a large one: how those are made is another story.
+    let priority_ageing = ageing.and_then(PriorityAgeing::every).unwrap_or_default();
+    let config = Config { priority_ageing, set_aside_after, ..World::config(3, 1_000) };
+    let mut world = world(config, admission);
+    let mut model = Model::default();
+    model.set_aside_after = set_aside_after;
+    model.ageing = ageing.map(|period| period.as_millis() as i64);
+    let mut compared = 0;
+    for act in acts {
+        take(&mut world, act);
+        compare(&mut world, &mut model, compared)?;
+        compared = world.inputs.len();
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(cases(300))]
 
@@ -74,20 +97,23 @@ proptest! {
         set_aside_after in prop_oneof![1 => Just(None), 3 => (0..40_u64).prop_map(Some)],
         ageing in prop_oneof![2 => Just(None), 1 => (1..20_u64).prop_map(Some), 1 => (20..200_u64).prop_map(Some)],
     ) {
-        // No batch is a large one: how those are made is another story.
-        let priority_ageing = ageing.map(Duration::from_secs).and_then(PriorityAgeing::every);
-        let priority_ageing = priority_ageing.unwrap_or_default();
-        let set_aside_after = set_aside_after.map(Duration::from_secs);
-        let config = Config { priority_ageing, set_aside_after, ..World::config(3, 1_000) };
-        let mut world = world(config, &admission);
-        let mut model = Model::default();
-        model.set_aside_after = set_aside_after;
-        model.ageing = ageing.map(|seconds| seconds as i64 * 1_000);
-        let mut compared = 0;
-        for act in acts {
-            take(&mut world, act);
-            compare(&mut world, &mut model, compared).map_err(TestCaseError::fail)?;
-            compared = world.inputs.len();
-        }
+        let seconds = |after: Option<u64>| after.map(Duration::from_secs);
+        walk_along(acts, &admission, seconds(set_aside_after), seconds(ageing)).map_err(TestCaseError::fail)?;
     }
+}
+
+#[test]
+fn a_revoked_worker_is_not_waited_for_during_a_pause() {
+    let mut acts = vec![
+        Act::Arrive { worker: 2, slots: 0, backlog: 0 },
+        Act::Arrive { worker: 0, slots: 0, backlog: 0 },
+        Act::Arrive { worker: 1, slots: 1, backlog: 0 },
+        Act::Submit { definition: 0, count: 1, priority: 0, delay: 0 },
+        // Everything, for longer than `lost_after`.
+        Act::PauseFor(5, 90_000),
+        // Revokes the worker that came last, which has the job.
+        Act::Operate(3, 7),
+    ];
+    acts.extend([1_600, 55_000, 5_000].map(Act::Pass));
+    walk_along(acts, &Admission::default(), None, None).unwrap();
 }

@@ -28,8 +28,31 @@ pub(super) enum Order {
     FinishFirst,
 }
 
-/// Measures the same flow at each size, in turns, and prints the cost at each as a ratio to that at the first.
-pub(super) fn compare(
+/// How flows are compared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Comparison<'a> {
+    /// Decisions in each window.
+    pub(super) cycles: u64,
+    /// The only question that is answered, for a profile of it; otherwise all are.
+    pub(super) only: Option<&'a str>,
+}
+
+impl Comparison<'_> {
+    /// Measures the same flow at each size, in turns, and prints the cost at each as a ratio to that at the first.
+    pub(super) fn compare(
+        self,
+        question: &str,
+        sizes: &[u64],
+        scene: impl Fn(u64) -> anyhow::Result<Scene>,
+    ) -> anyhow::Result<()> {
+        if self.only.is_some_and(|only| only != question) {
+            return Ok(());
+        }
+        measure(question, sizes, self.cycles, scene)
+    }
+}
+
+fn measure(
     question: &str,
     sizes: &[u64],
     cycles: u64,

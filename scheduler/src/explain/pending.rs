@@ -113,21 +113,16 @@ pub(crate) fn reason_of(scheduler: &Scheduler, worker: &Worker, lane: LaneKey) -
 
 /// The best reason of all groups, for a need without a list of workers.
 fn nearest_group(scheduler: &Scheduler, definition: &Definition, need: (NeedId, &Need)) -> PendingReason {
-    let meets = |group: &WorkerGroup| match group {
-        WorkerGroup::Away => false,
-        WorkerGroup::Connected { class, .. } => {
-            class.is_none_or(|class| scheduler.fleet.classes().score(need.0, class).is_some())
-        }
-    };
-    let groups = || scheduler.fleet.groups().of_revision(definition.revision);
+    let (classes, groups) = (scheduler.fleet.classes(), scheduler.fleet.groups());
     let reason_of = |group: &WorkerGroup| reason_of_group(scheduler, group, definition.runtime(), need);
-    let best = best_reason(groups().filter(|(group, _)| meets(group)), reason_of);
+    let meeting = core::iter::once(None).chain(classes.meeting(need.0).map(|(class, _)| Some(class)));
+    let best = best_reason(meeting.flat_map(|class| groups.of_class(class, definition.revision)), reason_of);
     // Workers that do not meet the need have `RuntimeUnavailable` at best. To find out which reason it is means to compare their labels, which
     // costs most.
     if best > PendingReason::RuntimeUnavailable {
         return best;
     }
-    best.max(best_reason(groups().filter(|(group, _)| !meets(group)), reason_of))
+    best.max(best_reason(groups.of_revision(definition.revision), reason_of))
 }
 
 fn best_reason<'a>(

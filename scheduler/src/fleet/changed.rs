@@ -9,7 +9,7 @@ impl Fleet {
     /// Counts the workers that changed in the groups of their new facts.
     pub fn regroup(&mut self) {
         for id in core::mem::take(&mut self.touched) {
-            let worker = self.workers.get(&id);
+            let worker = self.workers.get(id);
             self.groups.set(id, worker);
             match worker.is_some_and(Worker::may_reconnect) {
                 true => self.reconnecting.insert(id),
@@ -40,8 +40,8 @@ impl Fleet {
     /// The facts of all workers. Only those that changed since the last call are copied.
     pub fn publish(&mut self) -> WorkerTable {
         self.regroup();
-        for id in core::mem::take(&mut self.unpublished) {
-            self.published.set(id, self.workers.get(&id).and_then(WorkerFacts::of));
+        for id in self.unpublished.drain() {
+            self.published.set(id, self.workers.get(id).and_then(WorkerFacts::of));
         }
         self.published.clone()
     }
@@ -64,11 +64,12 @@ mod tests {
     use crate::fleet::{Link, Session, Worker};
     use crate::placement::exclusion::{Excluded, ExclusionBackoff};
     use crate::queue::{PriorityAgeing, QueueKey};
+    use crate::table::Seed;
 
     const WORKERS: u64 = 10_000;
 
     fn fleet() -> Fleet {
-        let mut fleet = Fleet::new(SmallRng::seed_from_u64(7));
+        let mut fleet = Fleet::new(SmallRng::seed_from_u64(7), Seed(7));
         for number in 1..=WORKERS {
             let mut secret_hash = [0; 32];
             secret_hash[..8].copy_from_slice(&number.to_be_bytes());

@@ -21,6 +21,7 @@ pub use facts::ClassFacts;
 pub use need::Need;
 pub use open::{OpenWorkers, Position};
 
+use crate::fleet::FULL;
 use crate::ids::{DefinitionNo, NeedId};
 use crate::placement::rules::{LabelRule, WorkerSelector};
 use crate::reservation::{InUse, Reservation};
@@ -332,6 +333,16 @@ impl Classes {
                 }
             }
         }
+    }
+
+    /// Workers with room, by class and load.
+    pub fn open(&self) -> impl Iterator<Item = &Position> {
+        self.classes.iter().flat_map(|class| &class.with_slot.by_load)
+    }
+
+    /// Workers with a free slot, by class and load.
+    pub fn with_free_slot(&self) -> impl Iterator<Item = &Position> {
+        self.classes.iter().flat_map(|class| class.with_slot.by_load.range(..(FULL, 0, WorkerId(0))))
     }
 
     /// Workers of a class with room, and enough left for the reservation of a need.

@@ -11,7 +11,7 @@ use crate::ids::DefinitionNo;
 impl Fleet {
     /// Puts a worker into the class of its labels and runtimes after one of them changed.
     pub fn reclassify(&mut self, id: WorkerId) {
-        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let Some(worker) = self.workers.get_mut(id) else { return };
         self.touched.insert(id);
         let facts = worker.class_facts(&self.classes);
         if worker.class.and_then(|class| self.classes.facts(class)) == Some(&facts) {
@@ -19,13 +19,13 @@ impl Fleet {
             worker.holdings.mark_changed();
             return self.refresh(id);
         }
-        unindex_worker(&mut self.with_room, &mut self.classes, worker);
+        unindex_worker(&mut self.room, &mut self.classes, worker);
         if let Some(old) = worker.class.take() {
             self.classes.leave(old, id);
         }
         worker.fitting = worker.compute_fitting(&self.classes);
         worker.class = Some(self.classes.join(facts, id));
-        index_worker(&mut self.with_room, &mut self.classes, worker);
+        index_worker(&mut self.room, &mut self.classes, worker);
         if worker.listed_at.is_some() {
             self.newly_eligible.insert(id);
         }
@@ -33,7 +33,7 @@ impl Fleet {
 
     /// Puts a worker into its class again if it has one: it has connected since the server's start.
     pub fn reclassify_known(&mut self, id: WorkerId) {
-        if self.workers.get(&id).is_some_and(|worker| worker.class.is_some()) {
+        if self.workers.get(id).is_some_and(|worker| worker.class.is_some()) {
             self.reclassify(id);
         }
     }
@@ -59,7 +59,7 @@ impl Fleet {
 
     fn reclassify_all(&mut self) {
         let connected = self.workers.iter().filter(|(_, worker)| worker.class.is_some());
-        let connected: Vec<WorkerId> = connected.map(|(id, _)| *id).collect();
+        let connected: Vec<WorkerId> = connected.map(|(id, _)| id).collect();
         connected.into_iter().for_each(|id| self.reclassify(id));
     }
 }

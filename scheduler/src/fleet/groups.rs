@@ -8,6 +8,7 @@ use protocol::{Revision, RuntimeKind, WorkerId};
 
 use super::Worker;
 use super::classes::{ClassId, ReservationId};
+use crate::table::{Seed, Table};
 
 /// Facts that the workers of a group have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,12 +82,18 @@ impl WorkerGroup {
         let fitting = worker.fitting.clone();
         Self::Connected { class: worker.class(), runtimes: RuntimeKind::ALL.map(state), intake, fitting }
     }
+
+    /// No group of this class is ordered before it.
+    const fn first_of(class: Option<ClassId>) -> Self {
+        let runtimes = [RuntimeState::Missing; RuntimeKind::ALL.len()];
+        Self::Connected { class, runtimes, intake: Intake::Leaving, fitting: Vec::new() }
+    }
 }
 
 /// All workers by group.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Groups {
-    members: BTreeMap<WorkerId, Member>,
+    members: Table<WorkerId, Member>,
     /// Number of workers; no entry is zero.
     counts: BTreeMap<WorkerGroup, usize>,
     /// The workers among them that exclude a revision on its own; no entry is zero.
@@ -110,6 +117,12 @@ pub struct GroupCount {
 }
 
 impl Groups {
+    /// No workers; `seed` is that of its table.
+    #[must_use]
+    pub fn new(seed: Seed) -> Self {
+        Self { members: Table::with_hasher(seed), counts: BTreeMap::new(), excluding: BTreeMap::new() }
+    }
+
     /// Counts a worker in the group of its present facts; `None` removes it.
     pub fn set(&mut self, id: WorkerId, worker: Option<&Worker>) {
         let new = worker.map(|worker| Member {
@@ -144,8 +157,30 @@ impl Groups {
 
     /// The groups that have workers, with the number of those for the jobs of this revision.
     pub fn of_revision(&self, revision: Revision) -> impl Iterator<Item = (&WorkerGroup, GroupCount)> {
+        self.for_revision(revision, self.counts.iter())
+    }
+
+    /// Those of them whose workers are of this class.
+    pub fn of_class(
+        &self,
+        class: Option<ClassId>,
+        revision: Revision,
+    ) -> impl Iterator<Item = (&WorkerGroup, GroupCount)> {
+        let of_class = self.counts.range(WorkerGroup::first_of(class)..);
+        let is_of_class = move |group: &WorkerGroup| match group {
+            WorkerGroup::Away => false,
+            WorkerGroup::Connected { class: other, .. } => *other == class,
+        };
+        self.for_revision(revision, of_class.take_while(move |(group, _)| is_of_class(group)))
+    }
+
+    fn for_revision<'g>(
+        &'g self,
+        revision: Revision,
+        counts: impl Iterator<Item = (&'g WorkerGroup, &'g usize)>,
+    ) -> impl Iterator<Item = (&'g WorkerGroup, GroupCount)> {
         let excluding = self.excluding.get(&revision);
-        self.counts.iter().map(move |(group, count)| {
+        counts.map(move |(group, count)| {
             let excluding = excluding.and_then(|counts| counts.get(group)).copied().unwrap_or_default();
             (group, GroupCount { others: count.saturating_sub(excluding), excluding })
         })

@@ -18,41 +18,47 @@ pub mod health;
 pub mod holdings;
 pub mod images;
 pub mod lease;
+mod room;
 pub mod row;
 mod set_aside;
 pub mod table;
 mod worker;
+mod workers;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use hashbrown::HashSet;
 use protocol::{JobId, SessionId, Token, WorkerId};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
 use backlogs::Backlogs;
-use classes::{Classes, Position};
+use classes::Classes;
 pub use connection::{Link, Session};
 use groups::Groups;
 pub use holdings::UnconfirmedAttempt;
 use images::ImageHolders;
+use room::{RoomCounts, index_worker, unindex_worker};
 pub use set_aside::SetAside;
 use table::WorkerTable;
 pub(crate) use worker::FULL;
 pub use worker::{Worker, WorkerInfo};
+use workers::Workers;
 
 use crate::placement::rules::WorkerSelector;
 use crate::queue::{AgedPriority, QueueKey};
 use crate::reservation::Reserved;
+use crate::table::{Seed, Table};
 
 /// All workers.
 #[derive(Debug)]
 pub struct Fleet {
-    workers: BTreeMap<WorkerId, Worker>,
-    sessions: BTreeMap<SessionId, WorkerId>,
-    /// Workers with room that are not set aside.
-    with_room: BTreeSet<Position>,
+    workers: Workers,
+    sessions: Table<SessionId, WorkerId>,
+    /// Workers with room that are not set aside. Their classes list them.
+    room: RoomCounts,
     classes: Classes,
     ties: SmallRng,
     /// Workers that may take jobs which no worker could take before.
@@ -72,20 +78,20 @@ pub struct Fleet {
     /// Workers that may have changed since they were grouped.
     touched: BTreeSet<WorkerId>,
     /// Workers that may have changed since `published` was made; the touched ones are not listed.
-    unpublished: BTreeSet<WorkerId>,
+    unpublished: HashSet<WorkerId, Seed>,
     published: WorkerTable,
     /// Workers that are not connected while their leases last, as of the last [`Self::regroup`].
     reconnecting: BTreeSet<WorkerId>,
 }
 
 impl Fleet {
-    /// Creates an empty fleet; `ties` orders equally loaded workers.
+    /// Creates an empty fleet; `ties` orders equally loaded workers, and `seed` is that of its tables.
     #[must_use]
-    pub fn new(ties: SmallRng) -> Self {
+    pub fn new(ties: SmallRng, seed: Seed) -> Self {
         Self {
-            workers: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            with_room: BTreeSet::new(),
+            workers: Workers::new(seed),
+            sessions: Table::with_hasher(seed),
+            room: RoomCounts::default(),
             classes: Classes::default(),
             ties,
             newly_eligible: BTreeSet::new(),
@@ -96,9 +102,9 @@ impl Fleet {
             set_aside: BTreeMap::new(),
             by_secret: BTreeMap::new(),
             by_name: BTreeSet::new(),
-            groups: Groups::default(),
+            groups: Groups::new(seed),
             touched: BTreeSet::new(),
-            unpublished: BTreeSet::new(),
+            unpublished: HashSet::with_hasher(seed),
             published: WorkerTable::default(),
             reconnecting: BTreeSet::new(),
         }
@@ -107,19 +113,19 @@ impl Fleet {
     /// The worker with this id.
     #[must_use]
     pub fn worker(&self, id: WorkerId) -> Option<&Worker> {
-        self.workers.get(&id)
+        self.workers.get(id)
     }
 
     /// The worker with this id. Call [`Self::refresh`] after a change of its capacity.
     pub fn worker_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
-        let worker = self.workers.get_mut(&id)?;
+        let worker = self.workers.get_mut(id)?;
         self.touched.insert(id);
         Some(worker)
     }
 
     /// The worker with this id, to record when it was heard. Nothing else may be changed: no snapshot and no pending reason would show it.
     pub fn heard_mut(&mut self, id: WorkerId) -> Option<&mut Worker> {
-        self.workers.get_mut(&id)
+        self.workers.get_mut(id)
     }
 
     /// Number of known workers.
@@ -136,13 +142,13 @@ impl Fleet {
 
     /// All workers, by id.
     pub fn iter(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
-        self.workers.iter().map(|(id, worker)| (*id, worker))
+        self.workers.iter()
     }
 
     /// The worker with this id, or the next one.
     #[must_use]
     pub fn first_from(&self, id: WorkerId) -> Option<&Worker> {
-        self.workers.range(id..).next().map(|(_, worker)| worker)
+        self.workers.first_from(id)
     }
 
     /// The worker whose current session this is.
@@ -156,7 +162,7 @@ impl Fleet {
         let id = worker.row.worker;
         self.by_secret.insert(worker.row.secret_hash, id);
         self.by_name.insert((worker.row.name.clone(), id));
-        self.workers.insert(id, worker);
+        self.workers.insert(worker);
         self.touched.insert(id);
     }
 
@@ -165,7 +171,7 @@ impl Fleet {
         self.close(id);
         self.images.remove(id);
         self.touched.insert(id);
-        if let Some(worker) = self.workers.remove(&id) {
+        if let Some(worker) = self.workers.remove(id) {
             if let Some(class) = worker.class {
                 self.classes.leave(class, id);
             }
@@ -219,7 +225,7 @@ impl Fleet {
 
     /// Records that an attempt of this worker is prefetched.
     pub fn enter_backlog(&mut self, id: WorkerId, key: QueueKey) {
-        if let Some(worker) = self.workers.get_mut(&id)
+        if let Some(worker) = self.workers.get_mut(id)
             && worker.holdings.prefetched.insert(key)
         {
             self.backlogs.add(key);
@@ -230,7 +236,7 @@ impl Fleet {
 
     /// Records that an attempt of this worker is not prefetched any more.
     pub fn leave_backlog(&mut self, id: WorkerId, key: QueueKey) {
-        if let Some(worker) = self.workers.get_mut(&id)
+        if let Some(worker) = self.workers.get_mut(id)
             && worker.holdings.prefetched.remove(&key)
         {
             self.backlogs.remove(key);
@@ -243,7 +249,7 @@ impl Fleet {
 
     /// Workers with prefetched attempts, by id.
     pub fn with_backlog(&self) -> impl Iterator<Item = &Worker> {
-        self.with_backlog.iter().filter_map(|id| self.workers.get(id))
+        self.with_backlog.iter().filter_map(|id| self.workers.get(*id))
     }
 
     /// The lowest priority of all prefetched attempts.
@@ -261,7 +267,7 @@ impl Fleet {
     /// Workers with this name.
     pub fn by_name(&self, name: &Arc<str>) -> impl Iterator<Item = &Worker> {
         let named = (name.clone(), WorkerId(0))..=(name.clone(), WorkerId(u64::MAX));
-        self.by_name.range(named).filter_map(|(_, id)| self.workers.get(id))
+        self.by_name.range(named).filter_map(|(_, id)| self.workers.get(*id))
     }
 
     /// Workers that an entry of a list of workers means.
@@ -279,7 +285,7 @@ impl Fleet {
 
     /// Gives a worker another name.
     pub fn rename(&mut self, id: WorkerId, name: Arc<str>) {
-        if let Some(worker) = self.workers.get_mut(&id) {
+        if let Some(worker) = self.workers.get_mut(id) {
             self.touched.insert(id);
             self.by_name.remove(&(core::mem::replace(&mut worker.row.name, name.clone()), id));
             self.by_name.insert((name, id));
@@ -290,8 +296,8 @@ impl Fleet {
     pub fn drop_unconfirmed(&mut self, job: JobId) {
         let holders = self
             .workers
-            .iter_mut()
-            .filter_map(|(id, worker)| worker.holdings.drop_unconfirmed_of(job).then_some(*id));
+            .iter_mut_unordered()
+            .filter_map(|(id, worker)| worker.holdings.drop_unconfirmed_of(job).then_some(id));
         for id in holders.collect::<Vec<_>>() {
             self.touched.insert(id);
             self.refresh(id);
@@ -300,7 +306,7 @@ impl Fleet {
 
     /// Updates the position of a worker in the order by load.
     pub fn refresh(&mut self, id: WorkerId) {
-        let Some(worker) = self.workers.get_mut(&id) else {
+        let Some(worker) = self.workers.get_mut(id) else {
             return;
         };
         let load = worker.compute_load();
@@ -328,12 +334,12 @@ impl Fleet {
         if worker.listed_at.is_none() && load.is_some() {
             self.newly_eligible.insert(id);
         }
-        unindex_worker(&mut self.with_room, &mut self.classes, worker);
+        unindex_worker(&mut self.room, &mut self.classes, worker);
         worker.listed_at = load.map(|load| (load, self.ties.next_u32()));
         if let Some(fitting) = fitting {
             worker.fitting = fitting;
         }
-        index_worker(&mut self.with_room, &mut self.classes, worker);
+        index_worker(&mut self.room, &mut self.classes, worker);
     }
 
     /// Classes of workers and needs of definitions.
@@ -359,36 +365,23 @@ impl Fleet {
 
     /// A worker has a free slot.
     #[must_use]
-    pub fn has_free_slot(&self) -> bool {
-        self.with_room.first().is_some_and(|(load, ..)| *load < FULL)
+    pub const fn has_free_slot(&self) -> bool {
+        self.room.with_free_slot > 0
     }
 
-    /// Workers with room, least loaded first; `true` if a slot is free.
-    pub fn open(&self) -> impl Iterator<Item = (&Worker, bool)> {
-        self.with_room.iter().filter_map(|(load, _, id)| Some((self.workers.get(id)?, *load < FULL)))
+    /// Workers with room that are not set aside, by class.
+    pub fn open(&self) -> impl Iterator<Item = &Worker> {
+        self.classes.open().filter_map(|(_, _, id)| self.workers.get(*id))
+    }
+
+    /// Those of them with a free slot.
+    pub fn with_free_slot(&self) -> impl Iterator<Item = &Worker> {
+        self.classes.with_free_slot().filter_map(|(_, _, id)| self.workers.get(*id))
     }
 
     /// A worker has room.
     #[must_use]
-    pub fn has_room(&self) -> bool {
-        !self.with_room.is_empty()
-    }
-}
-
-/// Adds a worker to the indexes of those with room, if it has room and is not set aside.
-fn index_worker(with_room: &mut BTreeSet<Position>, classes: &mut Classes, worker: &Worker) {
-    let Some(position) = worker.listing() else { return };
-    with_room.insert(position);
-    if let Some(class) = worker.class {
-        classes.list_open(class, position, &worker.fitting);
-    }
-}
-
-/// Undoes [`index_worker`], before anything changes that it depends on.
-fn unindex_worker(with_room: &mut BTreeSet<Position>, classes: &mut Classes, worker: &Worker) {
-    let Some(position) = worker.listing() else { return };
-    with_room.remove(&position);
-    if let Some(class) = worker.class {
-        classes.unlist_open(class, position, &worker.fitting);
+    pub const fn has_room(&self) -> bool {
+        self.room.all > 0
     }
 }

@@ -52,10 +52,10 @@ impl Worker {
 impl Fleet {
     /// Sets a worker aside for a waiting job, also if it was set aside for another one or if the job's position has changed.
     pub fn set_aside(&mut self, id: WorkerId, job: SetAside) {
-        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let Some(worker) = self.workers.get_mut(id) else { return };
         self.touched.insert(id);
         self.set_aside.insert(id, job.job());
-        unindex_worker(&mut self.with_room, &mut self.classes, worker);
+        unindex_worker(&mut self.room, &mut self.classes, worker);
         let is_replaced = worker.set_aside.replace(job).is_some();
         // The new one may admit what the old one did not.
         if is_replaced && worker.listed_at.is_some() {
@@ -68,10 +68,10 @@ impl Fleet {
         if self.set_aside.remove(&id).is_none() {
             return;
         }
-        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let Some(worker) = self.workers.get_mut(id) else { return };
         self.touched.insert(id);
         worker.set_aside = None;
-        index_worker(&mut self.with_room, &mut self.classes, worker);
+        index_worker(&mut self.room, &mut self.classes, worker);
         if worker.listed_at.is_some() {
             self.newly_eligible.insert(id);
         }
@@ -84,7 +84,7 @@ impl Fleet {
 
     /// Those of them that have room.
     pub fn set_aside_with_room(&self) -> impl Iterator<Item = &Worker> {
-        let workers = self.set_aside.keys().filter_map(|id| self.workers.get(id));
+        let workers = self.set_aside.keys().filter_map(|id| self.workers.get(*id));
         workers.filter(|worker| worker.listed_at.is_some())
     }
 

@@ -112,7 +112,7 @@ pub(crate) fn may_start(scheduler: &Scheduler, lane: LaneKey, worker: WorkerId) 
         other.is_limited() && is_earlier && !is_paused && gate::blocking(scheduler, other, now).is_none()
     };
     let lacks_slot = |other: LaneKey| {
-        let open = scheduler.fleet.open().map(|(worker, _)| worker);
+        let open = scheduler.fleet.open();
         let mut with_room = open.chain(scheduler.fleet.set_aside_with_room());
         with_room.any(|worker| {
             gate::can_run(scheduler, worker, other) && placement::admits_first(scheduler, other, worker)

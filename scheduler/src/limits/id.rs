@@ -6,7 +6,7 @@ use core::fmt;
 use protocol::Timestamp;
 
 /// Names a limit within this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LimitNo(pub u32);
 
 /// Names a limit for good: in the store and the API.

@@ -1,6 +1,6 @@
 //! Values of keys. A job's values are computed at its submission; jobs with equal values wait in one lane, so their values are kept once.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,9 +9,10 @@ use protocol::JobId;
 
 use crate::details::JobDetails;
 use crate::limits::rules::{KeySource, LimitRules};
+use crate::table::{Seed, Table};
 
 /// The values of a job's keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct JobKeys {
     /// Of `concurrency.key`.
     pub concurrency: Option<Arc<str>>,
@@ -22,7 +23,7 @@ pub struct JobKeys {
 }
 
 /// Members of a batch that may run at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BatchPermits {
     /// The first member.
     pub batch: JobId,
@@ -93,13 +94,17 @@ impl KeySetNo {
 /// All values that jobs have.
 #[derive(Debug, Default)]
 pub(super) struct KeySets {
-    numbers: BTreeMap<JobKeys, KeySetNo>,
+    numbers: Table<JobKeys, KeySetNo>,
     /// From [`KeySetNo`] 2 on, with the number of their jobs.
     entries: Vec<Option<(JobKeys, u64)>>,
     free: BTreeSet<usize>,
 }
 
 impl KeySets {
+    pub(super) fn new(seed: Seed) -> Self {
+        Self { numbers: Table::with_hasher(seed), ..Self::default() }
+    }
+
     /// Counts one more job with these values.
     pub(super) fn take(&mut self, keys: &JobKeys) -> KeySetNo {
         if let Some(number) = self.numbers.get(keys).copied() {

@@ -26,6 +26,7 @@ use protocol::{JobId, Now, Uptime};
 
 use crate::definition::Definition;
 use crate::ids::DefinitionNo;
+use crate::table::{Seed, Table};
 use contenders::Contenders;
 pub use facts::{
     HOLDERS_SHOWN, LIMITS_OF_DEFINITION, LIMITS_SHOWN, LimitFacts, LimitSelection, LimitsReport,
@@ -65,7 +66,7 @@ struct Limit {
 #[derive(Debug, Default)]
 pub struct Limits {
     key_sets: KeySets,
-    needs: BTreeMap<(DefinitionNo, KeySetNo), (RequiredLimits, u64)>,
+    needs: Table<(DefinitionNo, KeySetNo), (RequiredLimits, u64)>,
     numbers: BTreeMap<LimitId, LimitNo>,
     table: Vec<Option<Limit>>,
     free: BTreeSet<u32>,
@@ -78,6 +79,12 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// No limits; `seed` is that of its tables.
+    #[must_use]
+    pub(crate) fn new(seed: Seed) -> Self {
+        Self { key_sets: KeySets::new(seed), needs: Table::with_hasher(seed), ..Self::default() }
+    }
+
     /// Applies the values of jobs.yaml, also to rates that the store remembers by a clock that may have been set back since. Returns the
     /// limits that changed. Walks all limits, once per reading.
     pub(crate) fn define<'d>(

@@ -53,7 +53,7 @@ pub(crate) fn recall_idle(scheduler: &mut Scheduler, now: Now) {
     if scheduler.fleet.lowest_prefetched().is_none() || scheduler.has_more_to_place {
         return;
     }
-    let free = || scheduler.fleet.open().take_while(|(_, free)| *free).map(|(worker, _)| worker);
+    let free = || scheduler.fleet.with_free_slot();
     if free().next().is_none() {
         return;
     }

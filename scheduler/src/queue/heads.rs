@@ -142,6 +142,18 @@ impl Heads {
         })
     }
 
+    /// The only lane with its first job and its turn, if there is just one.
+    pub(super) fn only(&self) -> Option<(LaneKey, QueueKey, u64)> {
+        match self.order.first().filter(|_| self.order.len() == 1)? {
+            (head, Position::Lane(lane)) => Some((*lane, *head, 0)),
+            (_, Position::Keys(definition)) => {
+                let turns = self.keyed.get(definition).filter(|turns| turns.by_head.len() == 1)?;
+                let ((head, lane), (_, turn, _)) = (turns.by_head.first()?, turns.by_turn.first()?);
+                Some((*lane, *head, *turn))
+            }
+        }
+    }
+
     /// No lane is here.
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()

@@ -18,6 +18,7 @@
 mod ageing;
 mod audit;
 mod heads;
+mod heads_of_limit;
 mod key;
 mod lane;
 mod parking;
@@ -32,9 +33,11 @@ use protocol::{JobId, Timestamp, WorkerId};
 use crate::ids::{DefinitionNo, NeedId};
 use crate::limits::LimitNo;
 use crate::limits::keys::KeySetNo;
+use crate::table::{Seed, Table};
 pub use ageing::{AgedPriority, PriorityAgeing};
 pub use heads::First;
 use heads::Heads;
+use heads_of_limit::HeadsOfLimit;
 pub use key::LaneKey;
 use lane::{Lane, LaneState};
 pub use queue_key::QueueKey;
@@ -42,7 +45,9 @@ pub use queue_key::QueueKey;
 /// All jobs that wait for a slot.
 #[derive(Debug, Default)]
 pub struct ReadyQueue {
-    lanes: BTreeMap<LaneKey, Lane>,
+    lanes: Table<LaneKey, Lane>,
+    /// Those of them that are pinned to a worker.
+    pinned: BTreeSet<LaneKey>,
     /// Lanes without limits that are not parked.
     heads: Heads,
     /// Lanes with limits that are not parked. They take free slots only.
@@ -68,7 +73,7 @@ pub struct ReadyQueue {
     /// Lanes that wait for a free slot with resources, by their first job.
     waiting_for_resources: BTreeSet<(QueueKey, LaneKey)>,
     /// Lanes that wait for a limit.
-    limits: BTreeMap<LimitNo, Heads>,
+    limits: Table<LimitNo, HeadsOfLimit>,
     /// Limits that may have room for a lane that waits for them, or for which a better lane waits now.
     limits_to_recheck: BTreeSet<LimitNo>,
     /// Workers of which one may have a free slot for a lane that waits for it.
@@ -120,6 +125,12 @@ enum Parked {
 }
 
 impl ReadyQueue {
+    /// No jobs; `seed` is that of its tables.
+    #[must_use]
+    pub fn new(seed: Seed) -> Self {
+        Self { lanes: Table::with_hasher(seed), limits: Table::with_hasher(seed), ..Self::default() }
+    }
+
     /// Adds a job to a lane.
     pub fn push(&mut self, lane: LaneKey, key: QueueKey) {
         let queue = self.lane_mut(lane);
@@ -278,9 +289,11 @@ impl ReadyQueue {
     ) -> Option<LaneKey> {
         let queue = self.lanes.get(&lane)?;
         let priority = queue.first()?.own_priority();
+        let for_slot = self.waiting_for_slot.get(&parked_for);
+        let for_slot = for_slot.and_then(|heads| heads.first_turn(lane.definition(), priority));
         let under_limits = limits.into_iter().filter_map(|limit| self.limits.get(&limit));
-        let parked = self.waiting_for_slot.get(&parked_for).into_iter().chain(under_limits);
-        let first = parked.filter_map(|heads| heads.first_turn(lane.definition(), priority)).min();
+        let under_limits = under_limits.filter_map(|heads| heads.first_turn(lane.definition(), priority));
+        let first = under_limits.chain(for_slot).min();
         first.filter(|(turn, _)| *turn < queue.turn).map(|(_, earlier)| earlier)
     }
 
@@ -291,7 +304,7 @@ impl ReadyQueue {
 
     /// Unparks the next lane that waits for this limit.
     pub fn unpark_next_under(&mut self, limit: LimitNo) {
-        if let Some(first) = self.limits.get(&limit).and_then(Heads::first) {
+        if let Some(first) = self.limits.get(&limit).and_then(HeadsOfLimit::first) {
             self.unpark_first(first);
         }
     }
@@ -316,12 +329,12 @@ impl ReadyQueue {
     pub fn pinned_lanes(&self, only: WorkerId) -> Vec<LaneKey> {
         let first = LaneKey::Pinned(only, DefinitionNo(0), KeySetNo::UNLIMITED);
         let last = LaneKey::Pinned(only, DefinitionNo(u32::MAX), KeySetNo(u32::MAX));
-        self.lanes.range(first..=last).map(|(lane, _)| *lane).collect()
+        self.pinned.range(first..=last).copied().collect()
     }
 
     /// Removes a lane and returns its jobs in order.
     pub fn take_lane(&mut self, lane: LaneKey) -> Vec<JobId> {
-        let Some(queue) = self.lanes.remove(&lane) else { return Vec::new() };
+        let Some(queue) = self.remove_lane(lane) else { return Vec::new() };
         let before = queue.state();
         if let Some(before) = before {
             self.take_out(lane, before);
@@ -367,7 +380,7 @@ impl ReadyQueue {
         self.lanes.get(&lane).map_or(0, |queue| queue.count_before(key, max))
     }
 
-    /// All lanes with their number of jobs.
+    /// All lanes with their number of jobs, in no particular order.
     pub fn lanes(&self) -> impl Iterator<Item = (LaneKey, usize)> {
         self.lanes.iter().map(|(lane, queue)| (*lane, queue.len()))
     }

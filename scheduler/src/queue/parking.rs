@@ -4,6 +4,9 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
+use hashbrown::hash_map::Entry;
+
+use super::heads_of_limit::{HeadsOfLimit, Left};
 use super::{
     AgedPriority, Counts, First, Heads, Lane, LaneKey, LaneState, Parked, ParkedFor, QueueKey, ReadyQueue,
 };
@@ -12,13 +15,22 @@ use crate::limits::LimitNo;
 
 impl ReadyQueue {
     pub(super) fn lane_mut(&mut self, lane: LaneKey) -> &mut Lane {
-        let turns = &mut self.turns;
-        let paused = &self.paused;
+        let Self { turns, paused, pinned, .. } = self;
         self.lanes.entry(lane).or_insert_with(|| {
+            if lane.pinned_to().is_some() {
+                pinned.insert(lane);
+            }
             *turns += u64::from(lane.takes_turns());
             let turn = if lane.takes_turns() { *turns } else { 0 };
             Lane::at_turn(turn, paused.contains(&lane.definition()).then_some(Parked::Paused))
         })
+    }
+
+    pub(super) fn remove_lane(&mut self, lane: LaneKey) -> Option<Lane> {
+        if lane.pinned_to().is_some() {
+            self.pinned.remove(&lane);
+        }
+        self.lanes.remove(&lane)
     }
 
     /// Counts jobs that a lane has got. `after` is how it stands now.
@@ -99,7 +111,7 @@ impl ReadyQueue {
             self.take_out(lane, before);
         }
         let Some(after) = after else {
-            self.lanes.remove(&lane);
+            self.remove_lane(lane);
             return;
         };
         self.put_in(lane, after);
@@ -146,7 +158,8 @@ impl ReadyQueue {
         let is_parked = |queue: &Lane| queue.parked == Some(Parked::Paused);
         let changed =
             self.lanes.iter().filter(|(lane, queue)| is_parked(queue) != self.is_paused(lane.definition()));
-        let changed: Vec<LaneKey> = changed.map(|(lane, _)| *lane).collect();
+        let mut changed: Vec<LaneKey> = changed.map(|(lane, _)| *lane).collect();
+        changed.sort_unstable();
         let (newly, resumed): (Vec<LaneKey>, Vec<LaneKey>) =
             changed.into_iter().partition(|lane| self.is_paused(lane.definition()));
         newly.iter().for_each(|lane| self.set_parked(*lane, Some(Parked::Paused)));
@@ -255,9 +268,10 @@ impl ReadyQueue {
                 self.waiting_for_slot.entry(parked_for).or_default().insert(lane, head, turn);
                 self.waiting_for_resources.insert((head, lane));
             }
-            Some(Parked::Permits(limit) | Parked::Rate(limit)) => {
-                self.limits.entry(limit).or_default().insert(lane, head, turn);
-            }
+            Some(Parked::Permits(limit) | Parked::Rate(limit)) => match self.limits.entry(limit) {
+                Entry::Occupied(mut heads) => heads.get_mut().insert(lane, head, turn),
+                Entry::Vacant(none) => drop(none.insert(HeadsOfLimit::One { lane, head, turn })),
+            },
             Some(Parked::Paused) => {}
         }
     }
@@ -297,11 +311,10 @@ impl ReadyQueue {
                 }
             }
             Some(Parked::Permits(limit) | Parked::Rate(limit)) => {
-                if let Some(heads) = self.limits.get_mut(&limit) {
-                    heads.remove(lane, head, turn);
-                    if heads.is_empty() {
-                        self.limits.remove(&limit);
-                    }
+                if let Entry::Occupied(mut heads) = self.limits.entry(limit)
+                    && heads.get_mut().remove(lane, head, turn) == Left::Nothing
+                {
+                    heads.remove();
                 }
             }
             Some(Parked::Paused) => {}

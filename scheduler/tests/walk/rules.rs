@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::NAMES;
 use crate::world::Member;
 use crate::world::protocol::WorkerId;
 use crate::world::protocol::resources::OfferedResources;
@@ -43,6 +44,13 @@ pub(super) fn limits(number: usize) -> LimitRules {
 pub(crate) struct Admission {
     on_full: Vec<OnFull>,
     queued_max: Vec<Option<u32>>,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        let all = NAMES.len();
+        Self { on_full: vec![OnFull::Queue; all], queued_max: vec![None; all] }
+    }
 }
 
 impl Admission {
