@@ -167,6 +167,8 @@ mod tests {
         assert_eq!(lines(r#""before":10000"#), [format!("position 10001 {among}")]);
         let beyond = [format!("position beyond 10001 {among}")];
         assert_eq!(lines(r#""before":10000,"before_at_least":true"#), beyond);
+        let others = format!("position 1 {among}; 90000 other jobs wait, which may go before it");
+        assert_eq!(lines(r#""before":0,"other_jobs":90000"#), [others]);
     }
 
     #[test]

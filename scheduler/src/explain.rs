@@ -48,6 +48,8 @@ pub struct Explanation {
     pub before: Option<JobsBefore>,
     /// Jobs that wait in its lane, itself included, if it waits.
     pub lane_jobs: Option<u64>,
+    /// Jobs that wait in other lanes, if it waits. Some may go before it.
+    pub other_jobs: Option<u64>,
     /// Its lane has all jobs of its definition that wait, of any revision, and does not belong to one worker.
     pub lane_has_all: bool,
     /// Steps of priority that it has gained by waiting, if it waits and priorities age.
@@ -145,6 +147,7 @@ impl Scheduler {
             pauses,
             before,
             lane_jobs: lane_jobs.map(|jobs| jobs as u64),
+            other_jobs: lane_jobs.map(|jobs| self.ready.len().saturating_sub(jobs) as u64),
             lane_has_all,
             aged_steps,
             parent: parent.map(Parent::facts),
@@ -207,8 +210,8 @@ mod tests {
     /// Members of a batch that are created at once.
     const SLICE: usize = 1_000;
 
-    fn submit(scheduler: &mut Scheduler, count: usize) {
-        let jobs = vec![NewJob { revision: Revision(1), ..NewJob::default() }; count];
+    fn submit(scheduler: &mut Scheduler, revision: u128, count: usize) {
+        let jobs = vec![NewJob { revision: Revision(revision), ..NewJob::default() }; count];
         let submit = Submit {
             ticket: Ticket(1),
             jobs: jobs.into(),
@@ -231,8 +234,8 @@ mod tests {
         scheduler.step(NOW, Input::ReplaceDefinitions(vec![Definition::for_tests(1)]));
         // Batches in slices wait in runs, and single jobs beside them.
         for _ in 0..4 {
-            submit(&mut scheduler, 4_999);
-            submit(&mut scheduler, 1);
+            submit(&mut scheduler, 1, 4_999);
+            submit(&mut scheduler, 1, 1);
         }
         let of = |job| scheduler.explain(NOW, JobId(job)).map(|it| (it.before, it.lane_jobs));
         let is = |before| Some((Some(before), Some(20_000)));
@@ -241,5 +244,11 @@ mod tests {
         assert_eq!(of(10_001), is(JobsBefore::Exactly(10_000)));
         assert_eq!(of(10_002), is(JobsBefore::MoreThan(10_000)));
         assert_eq!(of(20_000), is(JobsBefore::MoreThan(10_000)));
+
+        scheduler
+            .step(NOW, Input::ReplaceDefinitions(vec![Definition::for_tests(1), Definition::for_tests(2)]));
+        submit(&mut scheduler, 2, 1);
+        let others = |job| scheduler.explain(NOW, JobId(job)).map(|it| it.other_jobs);
+        assert_eq!((others(1), others(20_001)), (Some(Some(1)), Some(Some(20_000))));
     }
 }

@@ -158,7 +158,7 @@ fn row(member: &ListedJob, format: Format) -> Vec<String> {
         Format::Wide => text,
         _ => view::shortened(&text, CELL_CHARS),
     };
-    let reason = member.job.reason_text();
+    let reason = member.note.clone().unwrap_or_else(|| member.job.reason_text());
     vec![
         view::optional(member.index.as_ref()),
         member.job.id.to_string(),

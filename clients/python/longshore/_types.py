@@ -21,7 +21,7 @@ JobFields = TypedDict("JobFields", {
     "requires": Union[Mapping[str, Any], Sequence[str], str, None],
 }, total=False)  # fmt: skip
 
-# A job. `args` and the keys after it are only in answers about a single job; `index`, `params` and `result` in lists with `results=1`.
+# A job. `args` and the keys after it are only in answers about a single job; `index`, `params`, `result` and `note` in lists with `results=1`.
 Job = TypedDict("Job", {
     "id": int, "name": str, "revision": str, "state": str, "queuing": bool, "running": bool, "success": bool,
     "priority": int, "labels": "dict[str, str]", "batch": int, "schedule": str, "scheduled_at": str, "timeout": Any,
@@ -31,7 +31,7 @@ Job = TypedDict("Job", {
     "pending_reason": "dict[str, str]", "warning": "dict[str, str]", "duplicate": bool, "replayed": bool, "retry_of": int, "index": int,
     "args": "list[str]", "environment": "list[str]", "params": "dict[str, Any]", "input": Any, "result": Any, "cancel": str,
     "attempts": "list[dict[str, Any]]", "timeline": "list[dict[str, Any]]", "late_reports": "list[dict[str, Any]]",
-    "late_reports_left_out": int, "hooks": "list[dict[str, Any]]", "parent": "dict[str, Any]", "retry_of_removed": bool, "submitted_by": str,
+    "late_reports_left_out": int, "note": str, "hooks": "list[dict[str, Any]]", "parent": "dict[str, Any]", "retry_of_removed": bool, "submitted_by": str,
     "retried_as": int, "retried_as_state": str,
     "after": "list[Dependency]", "dependents": "list[Dependency]", "members": "dict[str, Any]", "member_of": int, "pinned_worker": Any,
     "workers": "list[Any]", "requires": Any, "request_id": str, "traceparent": str,

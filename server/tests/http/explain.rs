@@ -50,6 +50,7 @@ pub(crate) fn explanation(
         pauses: Vec::new(),
         before: None,
         lane_jobs: None,
+        other_jobs: None,
         lane_has_all: false,
         aged_steps: None,
         parent: None,

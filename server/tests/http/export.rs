@@ -126,7 +126,11 @@ async fn sweep(server: &Server) {
         server.stand.world().end(id, state, exit_code);
         let mut world = server.stand.world();
         let record = world.record(id);
-        record.row.attempt.as_mut().expect("an attempt").result = result.map(str::to_owned);
+        let attempt = record.row.attempt.as_mut().expect("an attempt");
+        attempt.result = result.map(str::to_owned);
+        if id != 2 {
+            attempt.message = "a remark".to_owned();
+        }
         let param = |name: &str, value, secret| JobParam { name: name.to_owned(), value, secret };
         record.params = vec![
             param("size", ParamValue::Integer(640), false),
@@ -153,10 +157,18 @@ async fn a_list_with_results_has_parameters_results_and_positions() {
 
     let csv = ask(&server, "?batch=1&results=1", "text/csv").await.body;
     let lines: Vec<&str> = csv.lines().collect();
-    assert!(lines[0].ends_with(",labels,index,params,result,submitted_by"), "{csv}");
-    assert!(lines[1].ends_with(",2,\"{\"\"key\"\":\"\"***\"\",\"\"size\"\":640}\",,"), "{csv}");
-    assert!(lines[2].ends_with(",\"'=1+1\","), "{csv}");
-    assert!(lines[3].ends_with(",\"{\"\"bytes\"\":812}\","), "{csv}");
+    assert!(lines[0].ends_with(",labels,index,params,result,submitted_by,note"), "{csv}");
+    assert!(lines[1].ends_with(",2,\"{\"\"key\"\":\"\"***\"\",\"\"size\"\":640}\",,,"), "{csv}");
+    assert!(lines[2].ends_with(",\"'=1+1\",,"), "{csv}");
+    assert!(lines[3].ends_with(",\"{\"\"bytes\"\":812}\",,a remark"), "{csv}");
+    assert_eq!(
+        (&listed[2]["note"], listed[0].get("note")),
+        (&json!("a remark"), None),
+        "only of one that has succeeded"
+    );
+    for (id, index) in [(1, 0), (2, 1), (3, 2)] {
+        assert_eq!(server.get(&format!("/api/jobs/{id}")).await.json()["index"], index);
+    }
     let ndjson = ask(&server, "?batch=1&results=1", "application/x-ndjson").await.body;
     let jobs: Vec<Value> = ndjson.lines().map(|line| serde_json::from_str(line).expect("a job")).collect();
     assert_eq!(Value::from(jobs), listed);

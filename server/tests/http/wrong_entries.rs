@@ -41,6 +41,8 @@ async fn a_short_name_of_a_field_is_answered_with_the_field() {
     for (body, hint) in [
         (r#"{"key":"customer-1"}"#, "did you mean \"unique_key\"?"),
         (r#"{"env":{"A":"1"}}"#, "did you mean \"environment\"?"),
+        (r#"{"at":"2026-11-20T02:00:00Z"}"#, "did you mean \"run_at\"?"),
+        (r#"{"in":"5m"}"#, "did you mean \"delay\"?"),
     ] {
         let problem = server.post("/api/jobs/resize", body).await.is_problem(422, "unknown_field");
         assert_eq!(problem["hint"], hint);

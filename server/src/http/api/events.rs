@@ -202,7 +202,7 @@ impl EventStream {
                 () = tokio::time::sleep(look) => {}
                 () = shutdown.cancelled() => {
                     self.is_over = true;
-                    return Some(Event::default().event("leaving").id(self.reader.last().to_string()).data("{}"));
+                    return Some(Event::default().event("leaving").data("{}"));
                 }
             }
         }

@@ -67,6 +67,7 @@ pub(crate) async fn job(
         before: before.map(|(JobsBefore::Exactly(count) | JobsBefore::MoreThan(count))| count),
         before_at_least: matches!(before, Some(JobsBefore::MoreThan(_))),
         lane_jobs: explanation.as_ref().and_then(|it| it.lane_jobs),
+        other_jobs: explanation.as_ref().and_then(|it| it.other_jobs),
         estimate,
         aged_steps: explanation.as_ref().and_then(|it| it.aged_steps),
         workers,

@@ -16,9 +16,14 @@ const RESULTS_HEADING: &str = ",index,params,result";
 /// Columns that came later.
 const LATER_HEADING: &str = ",submitted_by";
 
+/// Columns of a list with results that came later still.
+const LATER_RESULTS_HEADING: &str = ",note";
+
 /// The names of the columns.
 pub(crate) fn heading(with_results: bool) -> String {
-    format!("{HEADING}{}{LATER_HEADING}\r\n", if with_results { RESULTS_HEADING } else { "" })
+    let (results, later_results) =
+        if with_results { (RESULTS_HEADING, LATER_RESULTS_HEADING) } else { ("", "") };
+    format!("{HEADING}{results}{LATER_HEADING}{later_results}\r\n")
 }
 
 /// Appends the record of a job. A result that is a text is written without quotes of JSON, so that it is a plain cell.
@@ -63,6 +68,10 @@ pub(crate) fn write_job(csv: &mut String, listed: &ListedJob, with_results: bool
     }
     csv.push(',');
     csv.push_str(&text(job.submitted_by.as_deref()));
+    if with_results {
+        csv.push(',');
+        csv.push_str(&text(listed.note.as_deref()));
+    }
     csv.push_str("\r\n");
 }
 
@@ -127,8 +136,10 @@ mod tests {
             ..Job::default()
         };
         let params = BTreeMap::from([("size".to_owned(), 640.into())]);
-        let result = Some("=HYPERLINK()".into());
-        write_job(&mut csv, &ListedJob { job: job.clone(), index: Some(3), params, result }, true);
+        let (result, note) = (Some("=HYPERLINK()".into()), Some("its result, too".to_owned()));
+        let listed = ListedJob { job: job.clone(), index: Some(3), params, result, note };
+        write_job(&mut csv, &listed, true);
+        assert_eq!(column(&csv, "note"), "its result, too");
         assert_eq!(
             (column(&csv, "index"), column(&csv, "params")),
             ("3".to_owned(), r#"{"size":640}"#.to_owned())

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::order::phase_name;
-use protocol::report::Phase;
+use protocol::report::{Outcome, Phase};
 use protocol::{JobId, Revision, WorkerId};
+use scheduler::batches::BatchMember;
 use scheduler::definition::Definition;
 use scheduler::dependencies::PredecessorId;
 use scheduler::hooks::{HookResult, HookRow};
@@ -52,6 +53,11 @@ fn shown_params(params: &[JobParam]) -> BTreeMap<String, serde_json::Value> {
         false => params::to_json(&param.value),
     };
     params.iter().map(|param| (param.name.clone(), shown(param))).collect()
+}
+
+/// The position of a job in the batch that it came with, from 0.
+fn own_index(row: &JobRow) -> Option<u64> {
+    row.batch.and_then(|batch| row.job.0.checked_sub(batch.0))
 }
 
 /// A text as JSON. One that is not JSON is shown as text.
@@ -114,11 +120,14 @@ impl Presenter {
 
     /// A job with what it was given and what it left.
     pub(crate) fn with_result(&self, row: JobRow, given: &GivenParams) -> shapes::ListedJob {
-        let own_index = row.batch.and_then(|batch| row.job.0.checked_sub(batch.0));
+        let attempt = row.attempt.as_ref();
+        let remark =
+            attempt.filter(|it| it.outcome == Some(Outcome::Succeeded)).map(|it| it.message.as_str());
         shapes::ListedJob {
-            index: given.index.or(own_index),
+            index: given.index.or(own_index(&row)),
             params: shown_params(&given.params),
-            result: row.attempt.as_ref().and_then(|attempt| attempt.result.as_deref()).map(shown_json),
+            result: attempt.and_then(|attempt| attempt.result.as_deref()).map(shown_json),
+            note: remark.filter(|text| !text.is_empty()).map(str::to_owned),
             job: self.job(row),
         }
     }
@@ -141,7 +150,11 @@ impl Presenter {
         let attempts: Vec<AttemptRow> = past.into_iter().chain(row.attempt.clone()).collect();
         let timeline = Timeline { row: &row, attempts: &attempts, notes: &notes, hooks: &hooks };
         let result = attempts.last().and_then(|attempt| attempt.result.as_deref());
+        // A retry was told the position of the member that it repeats.
+        let told = overrides.environment.iter().find(|(name, _)| name == BatchMember::INDEX_VARIABLE);
+        let told = told.and_then(|(_, index)| index.parse().ok());
         shapes::FullJob {
+            index: told.or(own_index(&row)),
             traceparent: trace_context::trace_of(&overrides.environment).map(str::to_owned),
             request_id: trace_context::request_of(&overrides.environment).map(str::to_owned),
             args: overrides.args,

@@ -10,7 +10,7 @@ use super::{batches, record};
 use crate::store::PREDECESSORS_BYTES_MAX;
 
 /// The ends of the jobs and batches that this one came after, as JSON in one line for its variable; none if it came after none. A member of a job on
-/// several workers came after what its parent came after. Results are left out where they do not fit, and the last entries if even they do not.
+/// several workers came after what its parent came after. Results are left out where they do not fit, and the last entries if even they do not: one more entry counts those.
 pub(super) fn ends(connection: &Connection, job: JobId) -> rusqlite::Result<Option<String>> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT predecessor, ended FROM dependencies
@@ -67,13 +67,14 @@ fn last_end(connection: &Connection, job: JobId) -> rusqlite::Result<LastEnd> {
 }
 
 fn ends_in_one_line(found: Vec<(PredecessorEnd, Option<String>)>) -> String {
-    let mut left = PREDECESSORS_BYTES_MAX - "[]".len();
+    let mut left = PREDECESSORS_BYTES_MAX - "[]".len() - LEFT_OUT_BYTES;
     let mut fits = |text: &str| {
         let rest = left.checked_sub(text.len() + ",".len());
         left = rest.unwrap_or(left);
         rest.is_some()
     };
-    let mut ends = Vec::with_capacity(found.len());
+    let count = found.len();
+    let mut ends = Vec::with_capacity(count);
     for (mut end, result) in found {
         let without = PredecessorEnd { result_left_out: result.is_some(), ..end.clone() };
         let without = serde_json::to_string(&without).unwrap_or_default();
@@ -85,11 +86,15 @@ fn ends_in_one_line(found: Vec<(PredecessorEnd, Option<String>)>) -> String {
         } else if fits(&without) {
             ends.push(without);
         } else {
+            ends.push(format!("{{\"left_out\":{}}}", count - ends.len()));
             break;
         }
     }
     format!("[{}]", ends.join(","))
 }
+
+/// Room for the entry that counts the entries that are left out.
+const LEFT_OUT_BYTES: usize = r#"{"left_out":18446744073709551615}"#.len();
 
 /// The end of a batch. Its numbers are left out if retention has deleted all of its members.
 fn batch_end(
@@ -184,5 +189,9 @@ mod tests {
         );
         let many = ends_in_one_line((1..=1_000).map(|job| end(job, None)).collect());
         assert!(many.len() <= PREDECESSORS_BYTES_MAX, "{}", many.len());
+        let ends: Vec<serde_json::Value> = serde_json::from_str(&many).unwrap();
+        let (count, told) = ends.split_last().unwrap();
+        assert_eq!(count, &serde_json::json!({ "left_out": 1_000 - told.len() }));
+        assert!(told.len() > 300 && told.iter().all(|end| end["job"].is_u64()), "{many}");
     }
 }

@@ -33,6 +33,9 @@ pub struct Explanation {
     /// Jobs that wait in its lane, itself included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane_jobs: Option<u64>,
+    /// Jobs that wait in other lanes. Those with a higher priority go before it, and those that have been due for longer with the same one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_jobs: Option<u64>,
     /// How long it will wait, if that can be said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Estimate>,
@@ -51,7 +54,14 @@ impl Explanation {
         // More than `before` go before it, so its position is later than the next one.
         let position =
             if self.before_at_least { format!("beyond {}", before + 1) } else { (before + 1).to_string() };
-        Some(format!("{position} of {jobs}, among the waiting jobs of its definition with the same keys"))
+        let others = match self.other_jobs.unwrap_or_default() {
+            0 => String::new(),
+            1 => "; 1 other job waits, which may go before it".to_owned(),
+            others => format!("; {others} other jobs wait, which may go before it"),
+        };
+        Some(format!(
+            "{position} of {jobs}, among the waiting jobs of its definition with the same keys{others}"
+        ))
     }
 }
 

@@ -154,6 +154,10 @@ pub struct ListedJob {
     /// With `results=1`: the result that it left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
+    /// With `results=1`: a remark of its worker, although it has succeeded: its result was left out, or a process in it was killed for lack of
+    /// memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A job with attempts and timeline.
@@ -162,6 +166,9 @@ pub struct FullJob {
     /// The fields that lists show.
     #[serde(flatten)]
     pub job: Job,
+    /// For a member of a batch, and a retry of one: its position from 0, as `LONGSHORE_INDEX` tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
     /// Arguments appended to the definition's command.
     #[serde(default)]
     pub args: Vec<String>,

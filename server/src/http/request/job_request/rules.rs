@@ -293,7 +293,8 @@ const UNIQUE_KEY_BYTES_MAX: usize = 256;
 const VALUE_BYTES_MAX: usize = 32 << 10;
 
 /// Names that people use for fields, and that are too unlike them for [`nearest`].
-const SHORT_NAMES: [(&str, &str); 2] = [("env", "environment"), ("key", "unique_key")];
+const SHORT_NAMES: [(&str, &str); 4] =
+    [("env", "environment"), ("key", "unique_key"), ("at", "run_at"), ("in", "delay")];
 
 /// Linux allows no longer argument (`MAX_ARG_STRLEN`, including the NUL).
 const ARG_BYTES_MAX: usize = (128 << 10) - 1;
