@@ -322,6 +322,7 @@ impl Reloader {
             tracing::warn!("{warning}");
         }
         let reloaded = Reloaded { warnings, ..Reloaded::between(&self.catalogue.current(), &definitions) };
+        let definitions = definitions.keeping_targets_of(&self.catalogue.current());
         // The engine first: a reader of the new catalogue may submit a new definition to the engine at once.
         permit.define(Arc::new(definitions.clone()));
         self.catalogue.replace(definitions);
