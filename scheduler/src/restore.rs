@@ -126,6 +126,9 @@ impl Scheduler {
         if let Some(at) = row.drain.and_then(|drain| drain.deadline) {
             self.timers.set_wall(at, WallTimer::DrainEnd(id));
         }
+        if let Some(at) = row.cordon_end() {
+            self.timers.set_wall(at, WallTimer::CordonEnd(id));
+        }
         self.fleet.add(Worker::away(row, now.up));
         self.arm_lease(id);
         handlers::arm_worker_expiry(self, id);

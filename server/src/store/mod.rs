@@ -278,6 +278,12 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, ReadError>;
 
+    /// The workers that were not heard since their connection ended without their leaving, and when that was.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn lost_workers(&self) -> Result<Vec<(WorkerId, Timestamp)>, ReadError>;
+
     /// The worker that is called so, also if it was forgotten. If there were several, one that was not forgotten, and of those the one
     /// that joined last.
     ///
@@ -363,6 +369,8 @@ pub enum RecordChange {
     Access(AccessChange),
     /// Notifications, by their delivery.
     Notification(NotificationChange),
+    /// The connections of these workers ended then without their leaving.
+    WorkersLost(Vec<(WorkerId, Timestamp)>),
 }
 
 /// Changes that become durable together.
