@@ -31,7 +31,7 @@ use crate::reload::start::StartDefinitions;
 use crate::reload::{Refusal, Reloader};
 use crate::retention_time::RetentionTime;
 use crate::storage::Storage;
-use crate::store::Archive as _;
+use crate::store::AccessArchive as _;
 use crate::store::directory::DataDirectory;
 use crate::store::sqlite::{self, SqliteArchive, SqliteStore};
 use crate::traces::Traces;

@@ -278,12 +278,6 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, ReadError>;
 
-    /// The workers that were not heard since their connection ended without their leaving, and when that was.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    fn lost_workers(&self) -> Result<Vec<(WorkerId, Timestamp)>, ReadError>;
-
     /// The worker that is called so, also if it was forgotten. If there were several, one that was not forgotten, and of those the one
     /// that joined last.
     ///

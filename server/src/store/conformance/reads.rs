@@ -8,13 +8,12 @@ use scheduler::fleet::row::{Drain, WorkerRow};
 use scheduler::ids::{GroupNo, JoinTokenId};
 use scheduler::input::KeyHolder;
 use scheduler::job::State;
-use scheduler::origin::Intervention;
 use scheduler::params::{JobParam, JobParams, ParamValue};
 use scheduler::step::{AddedJob, Change, ClosedAttempt, Note};
 
 use super::Backend;
 use super::harness::*;
-use crate::store::{Group, JOBS_MAX, JobFilter, RecordChange};
+use crate::store::{Group, JOBS_MAX, JobFilter};
 
 pub(in crate::store) fn keys_are_read_with_the_commit_that_was_seen(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
@@ -112,13 +111,6 @@ pub(in crate::store) fn workers_are_kept_until_forgotten(backend: &mut dyn Backe
     };
     harness.commit(vec![Change::Worker(joined.clone())]);
     assert_eq!(harness.restart().0.workers[1], joined);
-    let until = Intervention { until: Some(Timestamp(9)), ..Timestamp(6).into() };
-    let with_end = WorkerRow { cordon: Some(until), ..renamed.clone() };
-    harness.commit(vec![Change::Worker(with_end.clone())]);
-    assert_eq!(harness.restart().0.workers[1], with_end);
-    let row = WorkerRow { cordoned: false, cordon: None, ..renamed.clone() };
-    harness.commit(vec![Change::CordonEnded { row: row.clone(), until: Timestamp(9) }]);
-    assert_eq!(harness.restart().0.workers[1], row);
     let of_nobody = WorkerRow { cordon: Some(Timestamp(6).into()), ..renamed.clone() };
     harness.commit(vec![Change::Worker(of_nobody.clone())]);
     assert_eq!(harness.restart().0.workers[1], of_nobody);
@@ -127,19 +119,8 @@ pub(in crate::store) fn workers_are_kept_until_forgotten(backend: &mut dyn Backe
     harness.commit(vec![Change::Worker(WorkerRow { cordoned: false, slots: None, ..renamed.clone() })]);
     let workers = harness.archive().workers().unwrap();
     assert_eq!(workers.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["one", "zwei"]);
-    assert_eq!(workers[1], WorkerRow { cordoned: false, slots: None, ..renamed.clone() });
-    let seen = renamed.seen_at.0;
-    let losses = vec![(WorkerId(1), Timestamp(seen + 1)), (WorkerId(2), Timestamp(seen + 9))];
-    let change = RecordChange::WorkersLost(losses.clone());
-    harness.store.as_mut().unwrap().change_record(harness.epoch, &change).unwrap();
-    harness.restart();
-    assert_eq!(harness.archive().lost_workers().unwrap(), losses);
-    // The first one has said Hello since, and an operator has changed the other one.
-    let back = WorkerRow { seen_at: Timestamp(seen + 1), ..workers[0].clone() };
-    harness.commit(vec![Change::Worker(back), Change::Worker(renamed)]);
-    assert_eq!(harness.archive().lost_workers().unwrap(), losses[1..]);
-    harness.commit(vec![Change::Worker(workers[0].clone()), Change::WorkerForgotten(WorkerId(2))]);
-    assert_eq!(harness.archive().lost_workers().unwrap(), losses[..1]);
+    assert_eq!(workers[1], WorkerRow { cordoned: false, slots: None, ..renamed });
+    harness.commit(vec![Change::WorkerForgotten(WorkerId(2))]);
     let (loaded, _) = harness.restart();
     assert_eq!(loaded.workers, workers[..1]);
     assert_eq!(loaded.last_worker, WorkerId(2), "its number is not given again");

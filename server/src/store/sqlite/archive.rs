@@ -324,10 +324,6 @@ impl Archive for SqliteArchive {
         self.read(|connection| rows::worker(connection, id))
     }
 
-    fn lost_workers(&self) -> Result<Vec<(WorkerId, Timestamp)>, ReadError> {
-        self.read(rows::lost_workers)
-    }
-
     fn worker_named(&self, name: &str) -> Result<Option<WorkerId>, ReadError> {
         self.read(|connection| {
             connection

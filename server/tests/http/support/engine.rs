@@ -163,10 +163,6 @@ impl Archive for StandInEngine {
         Ok(self.read()?.workers.clone())
     }
 
-    fn lost_workers(&self) -> Result<Vec<(WorkerId, Timestamp)>, ReadError> {
-        Ok(Vec::new())
-    }
-
     fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, ReadError> {
         Ok(self.read()?.workers.iter().find(|row| row.worker == id).cloned())
     }
