@@ -211,7 +211,8 @@ fn subject(event: &CommittedEvent) -> String {
     if let Some(worker) = &event.worker {
         let cordoned = if worker.cordoned { ", cordoned" } else { "" };
         let why = worker.cordon.as_ref().map(|cordon| cordon.why()).unwrap_or_default();
-        return format!("{}: {}{cordoned}{why}", worker.name, worker.state);
+        let ended = event.cordon_ended.map(|until| format!(": its cordon was until {until}"));
+        return format!("{}: {}{cordoned}{why}{}", worker.name, worker.state, ended.unwrap_or_default());
     }
     if let Some(worker) = &event.forgotten {
         return worker.name.clone();

@@ -20,6 +20,7 @@ mod deploy;
 mod dev;
 mod doctor;
 mod duration;
+mod end_args;
 mod error_output;
 mod events;
 mod explain;

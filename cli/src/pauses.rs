@@ -1,13 +1,13 @@
 //! `longshore pause` and `resume`: jobs and schedules of a definition, of a group, or of the whole server.
 
 use reqwest::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use server::http::present::shapes::{Pause, PauseResult};
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
+use crate::end_args::EndArgs;
 use crate::failure::{Exit, Failure};
-use crate::local_time;
 use crate::records;
 use crate::screen::{self, Format};
 
@@ -65,15 +65,8 @@ impl TargetArgs {
 pub(crate) struct PauseFlags {
     #[command(flatten)]
     target: TargetArgs,
-    /// The pause ends by itself after this time: 90s, 2h or 3d, at most 366d. Without an end it lasts until the resume.
-    #[arg(long = "for", value_name = "DURATION", conflicts_with = "until")]
-    lasts: Option<String>,
-    /// The pause ends by itself at this time, within 366 days: 18:30 (the next one), "2026-12-01 06:00", or with its zone 2026-12-01T06:00Z.
-    #[arg(long, value_name = "TIME")]
-    until: Option<String>,
-    /// The zone of a time that names none, such as Europe/Berlin [default: that of this machine].
-    #[arg(long, value_name = "ZONE", requires = "until")]
-    timezone: Option<String>,
+    #[command(flatten)]
+    end: EndArgs,
     /// Why; kept with your name and the time, and shown wherever the pause is. A later pause of the same replaces the end, the name and the reason, also by none.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -92,23 +85,11 @@ pub(crate) struct ResumeFlags {
 
 /// Pauses jobs and schedules.
 pub(crate) async fn pause(flags: PauseFlags) -> anyhow::Result<()> {
-    let PauseFlags { target, lasts, until, timezone, reason } = flags;
+    let PauseFlags { target, end, reason } = flags;
     target.path("pause")?;
-    let until = until.map(|until| local_time::instant("--until", &until, timezone.as_deref())).transpose()?;
-    let until = until.map(|until| {
-        until.tell();
-        until.utc
-    });
-    let done = match (&lasts, &until) {
-        (Some(lasts), _) => format!("paused for {lasts}"),
-        (None, Some(until)) => format!("paused until {until}"),
-        (None, None) => "paused".to_owned(),
-    };
-    let given = [("for", lasts), ("until", until), ("reason", reason)];
-    let body: Map<String, Value> =
-        given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into()))).collect();
-    let body = (!body.is_empty()).then_some(Value::Object(body));
-    perform(target, body, "pause", &done).await
+    let end = end.read()?;
+    let done = format!("paused{}", end.words());
+    perform(target, end.body(reason), "pause", &done).await
 }
 
 /// Resumes jobs and schedules.

@@ -262,7 +262,12 @@ impl Default for JoinPermit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Give the worker no new attempts.
-    Cordon(Origin),
+    Cordon {
+        /// Wall-clock time at which the cordon ends by itself; absent: an operator ends it.
+        until: Option<Timestamp>,
+        /// The requester and the reason.
+        origin: Origin,
+    },
     /// Give the worker attempts again; ends a drain in progress.
     Uncordon,
     /// Give the worker no new attempts and let it leave when it has none. Running attempts are stopped after

@@ -123,6 +123,9 @@ impl Scheduler {
         // A suspension before the first step counts as one, too.
         self.stepped_at = Some(now.up);
         let id = row.worker;
+        if let Some(at) = row.cordon_end() {
+            self.timers.set_wall(at, WallTimer::CordonEnd(id));
+        }
         if let Some(at) = row.drain.and_then(|drain| drain.deadline) {
             self.timers.set_wall(at, WallTimer::DrainEnd(id));
         }

@@ -196,6 +196,13 @@ pub enum Change {
     },
     /// A worker is new, or its row changed.
     Worker(WorkerRow),
+    /// The row of a worker whose cordon has ended by itself.
+    CordonEnded {
+        /// The row, which is not cordoned any more.
+        row: WorkerRow,
+        /// The end that was given with the cordon.
+        until: Timestamp,
+    },
     /// A worker was removed.
     WorkerForgotten(WorkerId),
     /// The stored state of a schedule.

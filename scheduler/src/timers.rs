@@ -14,6 +14,8 @@ pub enum WallTimer {
     Due(JobId),
     /// A job has waited for too long.
     Expiry(JobId),
+    /// The cordon of a worker ends by itself.
+    CordonEnd(WorkerId),
     /// The deadline of a worker's drain.
     DrainEnd(WorkerId),
     /// The next slot of a schedule is due.

@@ -311,7 +311,10 @@ fn happen(world: &mut World, words: &[&str]) {
         }
         [command @ ("cordon" | "drain"), worker, ..] => {
             let operation = match command {
-                "cordon" => Operation::Cordon(origin(option)),
+                "cordon" => {
+                    let until = option("for").map(|text| world.now.utc + seconds(text));
+                    Operation::Cordon { until, origin: origin(option) }
+                }
                 _ => Operation::Drain(option("deadline").map(seconds), origin(option)),
             };
             world.operate(WorkerId(worker.parse().unwrap()), operation);

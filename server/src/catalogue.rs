@@ -75,7 +75,13 @@ pub struct Definitions {
     entries: BTreeMap<String, Arc<Entry>>,
     policy: Arc<Policy>,
     revision: OnceLock<Revision>,
+    /// Definitions with targets of notifications that jobs.yaml had since the start of the server and has no more, the one that left last at the
+    /// end. Their jobs and their messages may live on. Targets hold secrets, so they are not stored, and a start knows none of them.
+    removed: Vec<Arc<Entry>>,
 }
+
+/// Removed definitions whose targets are kept: a person would not remove more in the lifetime of their jobs.
+const REMOVED_MAX: usize = 1_000;
 
 impl Definitions {
     /// Takes the entries of one file or directory; their names are unique.
@@ -88,6 +94,7 @@ impl Definitions {
                 .collect(),
             policy: Arc::default(),
             revision: OnceLock::new(),
+            removed: Vec::new(),
         }
     }
 
@@ -95,6 +102,23 @@ impl Definitions {
     #[must_use]
     pub fn with_policy(self, policy: Arc<Policy>) -> Self {
         Self { policy, ..self }
+    }
+
+    /// Keeps the targets of definitions that the former set had, or kept itself, and that this one has not.
+    #[must_use]
+    pub fn keeping_targets_of(self, former: &Self) -> Self {
+        let left = former.entries.values().filter(|entry| !entry.notify.is_empty());
+        let is_removed = |entry: &&Arc<Entry>| !self.entries.contains_key(&entry.definition.name);
+        let mut removed: Vec<Arc<Entry>> =
+            former.removed.iter().chain(left).filter(is_removed).cloned().collect();
+        removed.drain(..removed.len().saturating_sub(REMOVED_MAX));
+        Self { removed, ..self }
+    }
+
+    /// The entry with this name, or the last one if jobs.yaml has no more of that name: for messages about its jobs.
+    #[must_use]
+    pub fn find_for_messages(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.find(name).or_else(|| self.removed.iter().find(|entry| entry.definition.name == name))
     }
 
     /// The policy of the server.
@@ -147,10 +171,10 @@ impl Definitions {
         })
     }
 
-    /// The targets of notifications, as the store needs them.
+    /// The targets of notifications, as the store needs them; also those of removed definitions that are kept.
     #[must_use]
     pub fn notify_rules(&self) -> Arc<NotifyRules> {
-        let with_targets = self.iter().filter(|entry| !entry.notify.is_empty());
+        let with_targets = self.iter().filter(|entry| !entry.notify.is_empty()).chain(&self.removed);
         let rules = with_targets.map(|entry| {
             (entry.definition.name.as_str().into(), entry.notify.iter().map(Target::rule).collect())
         });
@@ -205,5 +229,57 @@ impl Catalogue {
     /// A replacement that came meanwhile ends the next wait.
     pub async fn replaced(&self) {
         self.replaced.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::jobs_file::{self, Environment};
+
+    fn parse(text: &str) -> Definitions {
+        let file =
+            jobs_file::parse(text, Path::new("jobs.yaml"), &Environment::default()).expect("no faults");
+        Definitions::new(file.definitions)
+    }
+
+    /// These definitions, each with a target, and one without.
+    fn definitions(names: &[&str]) -> Definitions {
+        let entry = |name: &&str| {
+            format!("  {name}: {{image: x, notify: {{slack: 'https://chat.example/{name}'}}}}\n")
+        };
+        parse(&format!("jobs:\n  plain: {{image: x}}\n{}", names.iter().map(entry).collect::<String>()))
+    }
+
+    #[test]
+    fn targets_of_removed_definitions_are_kept_until_the_definition_is_back() {
+        let first = definitions(&["a", "b"]);
+        let second = definitions(&["b"]).keeping_targets_of(&first);
+        let third = definitions(&[]).keeping_targets_of(&second);
+        let count = |set: &Definitions, name| set.find_for_messages(name).map(|entry| entry.notify.len());
+        let counts = ["a", "b", "plain", "c"].map(|name| count(&third, name));
+        assert_eq!(counts, [Some(1), Some(1), Some(0), None]);
+        assert!(third.find("a").is_none());
+        let mut rules: Vec<String> = third.notify_rules().0.keys().map(ToString::to_string).collect();
+        rules.sort();
+        assert_eq!(rules, ["a", "b"]);
+        assert_eq!(third.revision(), definitions(&[]).revision());
+
+        let back = definitions(&["a"]).keeping_targets_of(&third);
+        assert_eq!(back.removed.iter().map(|entry| &*entry.definition.name).collect::<Vec<_>>(), ["b"]);
+        // Without `notify` it has no targets, whatever it had before.
+        let silent = parse("jobs: {a: {image: x}}\n").keeping_targets_of(&back);
+        assert!(!silent.notify_rules().0.contains_key("a"));
+    }
+
+    #[test]
+    fn so_many_removed_definitions_are_kept() {
+        let names: Vec<String> = (0..REMOVED_MAX + 2).map(|number| format!("n{number:04}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let kept = definitions(&[]).keeping_targets_of(&definitions(&names));
+        assert_eq!(kept.removed.len(), REMOVED_MAX);
+        assert!(kept.find_for_messages("n0001").is_none() && kept.find_for_messages("n0002").is_some());
     }
 }

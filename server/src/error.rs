@@ -37,6 +37,9 @@ pub enum ServerError {
     /// The tokens of the store cannot be read.
     #[error("cannot read the tokens of the store")]
     Tokens(#[source] ReadError),
+    /// The store cannot be read for lost workers.
+    #[error("cannot read the lost workers")]
+    LostWorkers(#[source] ReadError),
     /// The client for notifications cannot be set up.
     #[error("cannot set up the client for notifications")]
     WebClient(#[source] Box<dyn std::error::Error + Send + Sync>),

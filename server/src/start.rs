@@ -31,6 +31,7 @@ use crate::reload::start::StartDefinitions;
 use crate::reload::{Refusal, Reloader};
 use crate::retention_time::RetentionTime;
 use crate::storage::Storage;
+use crate::store::AccessArchive as _;
 use crate::store::directory::DataDirectory;
 use crate::store::sqlite::{self, SqliteArchive, SqliteStore};
 use crate::traces::Traces;
@@ -68,6 +69,9 @@ impl Server {
             }
             None => (handles.event_feed, None),
         };
+        acceptor.machines.restore_lost(parts.archive.lost_workers().map_err(ServerError::LostWorkers)?);
+        let machines = acceptor.machines.clone();
+        tokio::spawn(machines.store_losses(handles.record_writer.clone(), parts.shutdown.clone()));
         tokio::spawn(event_feed.run());
         parts.start_secrets_watch(&acceptor, handles.handle.clone());
         let reloader = parts.start_reloader(handles.handle.clone(), refusal, loaded.text);

@@ -151,7 +151,10 @@ impl World {
         let known = known.map(|row| row.worker);
         let Some(worker) = known.or(directory.membership.map(|it| it.worker)) else { return };
         let operation = match what {
-            What::Cordon => Operation::Cordon(Origin::default()),
+            What::Cordon(lasts) => {
+                let until = lasts.map(|lasts| self.server.clock.utc(self.now) + lasts);
+                Operation::Cordon { until, origin: Origin::default() }
+            }
             What::Uncordon => Operation::Uncordon,
             What::Drain(timeout) => Operation::Drain(timeout, Origin::default()),
             What::Slots(slots) => Operation::Slots(slots),

@@ -123,6 +123,8 @@ pub(crate) struct Oracle {
     /// When jobs of each rate were assigned, by the wall clock of the server.
     rate_starts: BTreeMap<LimitId, Vec<Timestamp>>,
     pause_ends: PauseEnds,
+    /// When cordons end by themselves.
+    cordon_ends: BTreeMap<WorkerId, Timestamp>,
     /// By machine: whether somebody has told it to stop its jobs.
     pub(crate) interrupted: Vec<bool>,
 }
@@ -161,6 +163,7 @@ impl Oracle {
             given_again: Fence(0),
             rate_starts: BTreeMap::new(),
             pause_ends: PauseEnds::new(),
+            cordon_ends: BTreeMap::new(),
             interrupted: vec![false; machines],
         }
     }
@@ -188,7 +191,7 @@ impl Oracle {
         self.check_placement_rules(now, (disk, workload), scheduler, step);
         for change in &step.changes {
             match change {
-                Change::Worker(row) => {
+                Change::Worker(row) | Change::CordonEnded { row, .. } => {
                     self.row_changed(row);
                     self.cordoned.retain(|worker| *worker != row.worker);
                     if row.cordoned {

@@ -180,7 +180,8 @@ pub(crate) enum Act {
 /// A command of an operator about a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
-    Cordon,
+    /// With a time, it ends by itself after that.
+    Cordon(Option<Duration>),
     Uncordon,
     Drain(Option<Duration>),
     Slots(u32),

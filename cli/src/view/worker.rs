@@ -108,7 +108,11 @@ impl WorkerView for Worker {
         match &self.drain_deadline {
             // A draining worker is always cordoned.
             Some(at) if self.state == "draining" => format!("draining until {at}"),
-            _ if self.cordoned => format!("{} (cordoned)", self.state),
+            _ if self.cordoned => {
+                let end = self.cordon.as_ref().and_then(|cordon| cordon.until);
+                let until = end.map(|end| format!(" until {end}")).unwrap_or_default();
+                format!("{} (cordoned{until})", self.state)
+            }
             _ => match self.set_aside_for {
                 Some(job) => format!("{} (set aside for {job})", self.state),
                 None => self.state.to_string(),

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{fetch, find_among, tell};
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
+use crate::end_args::EndArgs;
 use crate::failure::{Exit, Failure, exit_of};
 use crate::outage::{Awaited, Outage};
 use crate::screen;
@@ -36,16 +37,22 @@ struct ChosenArgs {
     yes: bool,
 }
 
-/// Stop sending new jobs to workers; their jobs continue.
+/// Stop sending new jobs to workers, without an end or until a time; their jobs continue.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore cordon anna                (undo it with: longshore uncordon anna)
   longshore cordon anna bert --reason 'disk swap, back on Monday'
-  longshore cordon --label rack=7      counts the workers, asks, and cordons them")]
+  longshore cordon anna --for 2h
+  longshore cordon anna --until 'monday 06:00' --timezone Europe/Berlin
+  longshore cordon --label rack=7      counts the workers, asks, and cordons them
+
+The end of a cordon does as 'longshore uncordon': it ends a drain as well.")]
 pub(crate) struct CordonFlags {
     #[command(flatten)]
     chosen: ChosenArgs,
-    /// Why; kept with your name and the time, and shown wherever the worker is.
+    #[command(flatten)]
+    end: EndArgs,
+    /// Why; kept with your name and the time, and shown wherever the worker is. A later cordon of the same replaces the end, also by none.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -90,9 +97,10 @@ pub(crate) struct DrainFlags {
 
 /// Cordons workers.
 pub(crate) async fn cordon(flags: CordonFlags) -> anyhow::Result<()> {
-    let body = reason_body(flags.reason.as_deref());
-    let effect = "is cordoned and takes no new jobs";
-    Change::start(&flags.chosen, "cordon", &[], body.as_ref(), effect).await?.finish()
+    let CordonFlags { chosen, end, reason } = flags;
+    let end = end.read()?;
+    let effect = format!("is cordoned{} and takes no new jobs", end.words());
+    Change::start(&chosen, "cordon", &[], end.body(reason).as_ref(), &effect).await?.finish()
 }
 
 /// Lifts cordons.

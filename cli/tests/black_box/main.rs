@@ -9,6 +9,7 @@ mod batch_results;
 mod batches;
 mod bulk;
 mod client_certificates;
+mod cordon_ends;
 mod deploy;
 mod doctor_of_workers;
 mod each;

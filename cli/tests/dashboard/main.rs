@@ -6,6 +6,7 @@
 mod busy_day;
 mod live;
 mod missing_output;
+mod operators;
 mod output;
 mod proxy;
 mod restart;

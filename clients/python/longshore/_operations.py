@@ -35,9 +35,12 @@ class Operations(Base):
         """One worker. Of several with a name it is the connected one, else the last."""
         return cast(Worker, self._get(f"/api/workers/{self._number(worker):d}"))
 
-    def cordon(self, worker: WorkerRef, reason: Optional[str] = None) -> Worker:
-        """Gives a worker no new jobs."""
-        return cast(Worker, self._send("POST", f"/api/workers/{self._number(worker):d}/cordon", fields={"reason": reason}))
+    def cordon(
+        self, worker: WorkerRef, reason: Optional[str] = None, *, lasts: Optional[Duration] = None, until: Instant = None
+    ) -> Worker:
+        """Gives a worker no new jobs. The cordon ends by itself after `lasts` or at `until`, if it has one of them."""
+        fields = {"reason": reason, "for": duration(lasts), "until": instant(until)}
+        return cast(Worker, self._send("POST", f"/api/workers/{self._number(worker):d}/cordon", fields=fields))
 
     def uncordon(self, worker: WorkerRef) -> Worker:
         """Gives a worker jobs again. That also takes back a drain that is not finished."""

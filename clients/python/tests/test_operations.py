@@ -12,7 +12,8 @@ from .cluster import ClusterCase, until
 class Operations(ClusterCase):
     def test_a_worker_is_cordoned_and_drained_with_a_reason(self) -> None:
         until("the worker is ready", lambda: [worker["state"] for worker in self.client.workers()] == ["ready"])
-        cordoned = self.client.cordon("w1", "disk swap")
+        cordoned = self.client.cordon("w1", "disk swap", lasts="2h")
+        self.assertIn("until", cordoned["cordon"])
         self.assertEqual((cordoned["cordoned"], cordoned["cordon"]["reason"]), (True, "disk swap"))
         job = self.client.submit("quick")
         until("it waits for a worker", lambda: self.client.job(job["id"])["pending_reason"]["code"] == "cordoned")

@@ -56,6 +56,12 @@ fn unwatched(scheduler: &Scheduler, id: WorkerId, worker: &Worker) -> Option<&'s
         Some("the end of its exclusion has no timer")
     } else if !drain_ends(scheduler, id, worker) {
         Some("the end of its drain has no timer")
+    } else if worker
+        .row
+        .cordon_end()
+        .is_some_and(|at| !scheduler.timers.has_wall(at, WallTimer::CordonEnd(id)))
+    {
+        Some("the end of its cordon has no timer")
     } else {
         None
     }

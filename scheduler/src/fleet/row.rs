@@ -47,10 +47,16 @@ impl WorkerRow {
         self.cordoned && self.drain.is_none()
     }
 
-    /// Cordons the worker.
-    pub(crate) fn set_cordon(&mut self, cordon: Intervention) {
-        self.cordoned = true;
-        self.cordon = Some(cordon.after(self.cordon.take()));
+    /// Cordons the worker, or ends its cordon.
+    pub(crate) fn set_cordon(&mut self, cordon: Option<Intervention>) {
+        self.cordoned = cordon.is_some();
+        self.cordon = cordon.map(|cordon| cordon.after(self.cordon.take()));
+    }
+
+    /// Wall-clock time at which its cordon ends by itself.
+    #[must_use]
+    pub fn cordon_end(&self) -> Option<Timestamp> {
+        self.cordon.as_ref()?.until
     }
 }
 

@@ -6,13 +6,14 @@ use protocol::{Now, WorkerId};
 
 use crate::core::Scheduler;
 use crate::fleet::Worker;
-use crate::handlers::{attempt_end, drain};
+use crate::handlers::{attempt_end, cordon, drain};
 use crate::reconcile::unconfirmed;
 use crate::step::Change;
 use crate::timers::{UptimeTimer, WallTimer};
 
 /// Removes a worker that is not connected and holds nothing.
 pub(crate) fn forget_worker(scheduler: &mut Scheduler, id: WorkerId) {
+    cordon::set(scheduler, id, None);
     drain::end(scheduler, id);
     if let Some(at) = scheduler.fleet.worker(id).and_then(|worker| worker.lease.alarm) {
         scheduler.timers.clear_uptime(at, UptimeTimer::LeaseEnd(id));

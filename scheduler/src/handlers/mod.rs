@@ -6,6 +6,7 @@ pub(crate) mod backfill;
 pub(crate) mod batch;
 pub(crate) mod cancel;
 pub(crate) mod connect;
+pub(crate) mod cordon;
 pub(crate) mod define;
 pub(crate) mod dependency;
 pub(crate) mod drain;

@@ -9,8 +9,8 @@ use protocol::{JobId, Now, Token, WorkerId};
 
 use crate::core::Scheduler;
 use crate::handlers::{
-    attempt_end, drain, due, expect, expire, fire, first_report, forget, loss, overrun, pending_batch,
-    suspension, worker_identity,
+    attempt_end, cordon, drain, due, expect, expire, fire, first_report, forget, loss, overrun,
+    pending_batch, suspension, worker_identity,
 };
 use crate::job::{Job, StartState};
 use crate::step::{Change, CloseReason, ClosedAttempt, Note};
@@ -85,6 +85,7 @@ fn fire_wall(scheduler: &mut Scheduler, now: Now, timer: WallTimer) -> usize {
     match timer {
         WallTimer::Due(job) => due::start_due_job(scheduler, now, job),
         WallTimer::Expiry(job) => expire::expire(scheduler, now, job),
+        WallTimer::CordonEnd(worker) => cordon::end_at_time(scheduler, now, worker),
         WallTimer::DrainEnd(worker) => drain::stop_at_deadline(scheduler, now, worker),
         WallTimer::WorkerExpiry(worker) => forget::expire_worker(scheduler, now, worker),
         WallTimer::Stale(expectation) => expect::become_stale(scheduler, now, expectation),

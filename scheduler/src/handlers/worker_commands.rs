@@ -4,11 +4,13 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use protocol::order::Configure;
 use protocol::{JobId, Now, Order, WorkerId};
 
 use crate::core::Scheduler;
+use crate::fleet::Worker;
 use crate::fleet::health::Health;
-use crate::handlers::{drain, forget, revoke};
+use crate::handlers::{cordon, drain, forget, revoke};
 use crate::ids::Ticket;
 use crate::input::Operation;
 use crate::origin::Intervention;
@@ -28,15 +30,18 @@ pub(crate) fn operate(
         return;
     };
     let before = worker.settings();
-    let is_cordon = matches!(operation, Operation::Cordon(_));
+    let is_cordon = matches!(operation, Operation::Cordon { .. });
     match operation {
-        Operation::Cordon(origin) => worker.row.set_cordon(Intervention::at(now, origin)),
+        Operation::Cordon { until, origin } => {
+            cordon::set(scheduler, id, Some(Intervention { until, ..Intervention::at(now, origin) }));
+        }
         Operation::Uncordon => {
-            (worker.row.cordoned, worker.row.cordon) = (false, None);
+            cordon::set(scheduler, id, None);
             drain::end(scheduler, id);
         }
+        // A drain lasts until somebody ends it, so that nobody finds a worker at work whose machine is being repaired.
         Operation::Drain(timeout, origin) => {
-            worker.row.set_cordon(Intervention::at(now, origin));
+            cordon::set(scheduler, id, Some(Intervention::at(now, origin)));
             drain::begin(scheduler, now, id, timeout);
         }
         Operation::Slots(slots) => worker.row.slots = Some(slots),
@@ -77,18 +82,24 @@ pub(crate) fn operate(
         }
     }
     let Some(worker) = scheduler.fleet.worker(id) else { return };
-    let (row, settings) = (worker.row.clone(), worker.settings());
+    let row = worker.row.clone();
     scheduler.change(Change::Worker(row));
-    if let Some(session) = scheduler.ready_session(id).filter(|_| settings != before) {
+    apply_settings(scheduler, id, &before);
+    if is_cordon {
+        recall_backlog(scheduler, now, id);
+    }
+    scheduler.reply(ticket, Answer::Done);
+}
+
+/// Tells a worker its settings if they differ from these former ones, and places jobs by its row from now on.
+pub(crate) fn apply_settings(scheduler: &mut Scheduler, id: WorkerId, before: &Configure) {
+    let Some(settings) = scheduler.fleet.worker(id).map(Worker::settings) else { return };
+    if let Some(session) = scheduler.ready_session(id).filter(|_| settings != *before) {
         scheduler.send(session, Order::Configure(settings));
     }
     scheduler.fleet.reclassify_known(id);
     scheduler.fleet.refresh(id);
     scheduler.fleet.mark_capacity_grown(id);
-    if is_cordon {
-        recall_backlog(scheduler, now, id);
-    }
-    scheduler.reply(ticket, Answer::Done);
 }
 
 /// A cordoned worker starts nothing new: it gives back the attempts in its backlog that it has not begun to prepare.

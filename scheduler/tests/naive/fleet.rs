@@ -136,6 +136,7 @@ impl Model {
             contact: self.now.up,
             unreachable: false,
             cordoned: false,
+            cordon_end: None,
             revoked: false,
             leaving: false,
             drain: None,
@@ -236,22 +237,22 @@ impl Model {
     pub(super) fn operate(&mut self, ticket: Ticket, id: WorkerId, operation: Operation) {
         let now = self.now.utc;
         let is_busy = !self.held(id).is_empty();
-        let is_cordon = matches!(operation, Operation::Cordon(_));
+        let is_cordon = matches!(operation, Operation::Cordon { .. });
         let answer = match self.worker_mut(id) {
             None => Answer::Rejected(Rejection::UnknownWorker),
             Some(worker) => match operation {
-                Operation::Cordon(_) => {
-                    worker.cordoned = true;
+                Operation::Cordon { until, .. } => {
+                    (worker.cordoned, worker.cordon_end) = (true, until);
                     Answer::Done
                 }
                 Operation::Uncordon => {
-                    (worker.cordoned, worker.drain) = (false, None);
+                    worker.uncordon();
                     Answer::Done
                 }
                 Operation::Drain(timeout, _) => {
                     let is_away = worker.session.is_none() && !worker.unreachable;
                     let deadline = timeout.map(|timeout: Duration| now + timeout);
-                    worker.cordoned = true;
+                    (worker.cordoned, worker.cordon_end) = (true, None);
                     worker.drain = Some(Drain {
                         process: (!is_away).then_some(worker.incarnation),
                         deadline,
@@ -340,6 +341,12 @@ impl Model {
         }
     }
 
+    /// The time of a cordon has come: as if somebody had uncordoned the worker.
+    pub(super) fn end_cordon(&mut self, id: WorkerId) {
+        self.worker_mut(id).expect("it is cordoned").uncordon();
+        self.say(format!("w{id} takes jobs again"));
+    }
+
     /// Stops all running attempts at the end of a drain.
     pub(super) fn end_drain(&mut self, id: WorkerId) {
         let worker = self.worker_mut(id).expect("it is drained");
@@ -351,6 +358,15 @@ impl Model {
 }
 
 impl Worker {
+    fn uncordon(&mut self) {
+        (self.cordoned, self.cordon_end, self.drain) = (false, None, None);
+    }
+
+    /// The end of a cordon that ends by itself.
+    pub(super) const fn cordon_end(&self) -> Option<Timestamp> {
+        self.cordon_end
+    }
+
     /// The end of a drain that has not come yet.
     pub(super) fn drain_end(&self) -> Option<Timestamp> {
         self.drain.filter(|drain| !drain.is_over)?.deadline

@@ -373,6 +373,7 @@ impl Model {
                     self.make_room(id);
                 }
                 Date::Expiry(id) => self.expire(id),
+                Date::CordonEnd(worker) => self.end_cordon(worker),
                 Date::DrainEnd(worker) => self.end_drain(worker),
                 Date::Stale(index) => self.become_stale(index),
             }
@@ -389,8 +390,9 @@ impl Model {
         let unnoticed = self.jobs.iter().filter(|job| !job.expiry_noticed);
         let expiries = unnoticed.filter_map(|job| Some((job.expires?, Date::Expiry(job.id))));
         let drains = self.workers.iter().filter_map(|it| Some((it.drain_end()?, Date::DrainEnd(it.id))));
+        let cordons = self.workers.iter().filter_map(|it| Some((it.cordon_end()?, Date::CordonEnd(it.id))));
         let stale = self.stale_dates().map(|(at, index)| (at, Date::Stale(index)));
-        let all = due.chain(expiries).chain(drains).chain(stale);
+        let all = due.chain(expiries).chain(cordons).chain(drains).chain(stale);
         all.filter(|(at, _): &(Timestamp, Date)| *at <= self.now.utc).min().map(|(_, date)| date)
     }
 
@@ -465,6 +467,7 @@ impl Model {
 enum Date {
     Due(u64),
     Expiry(u64),
+    CordonEnd(WorkerId),
     DrainEnd(WorkerId),
     Stale(usize),
 }

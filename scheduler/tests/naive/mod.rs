@@ -183,6 +183,8 @@ pub(crate) struct Worker {
     contact: Uptime,
     pub(crate) unreachable: bool,
     pub(crate) cordoned: bool,
+    /// When the cordon ends by itself.
+    cordon_end: Option<Timestamp>,
     pub(crate) revoked: bool,
     leaving: bool,
     drain: Option<Drain>,

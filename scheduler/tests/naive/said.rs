@@ -49,6 +49,7 @@ pub(super) fn change(change: &Change) -> Option<String> {
             format!("numbers {after} to {job}, and fences to {fence}, left out")
         }
         Change::WorkerForgotten(worker) => format!("w{worker} forgotten"),
+        Change::CordonEnded { row, .. } => format!("w{} takes jobs again", row.worker),
         // Rows of workers are told by what they lead to.
         Change::Worker(_) | Change::Keyed { .. } | Change::Schedule(_) => return None,
         Change::Fire(row) => format!("slots {} to {}: {:?}", row.from.0, row.to.0, row.verdict),

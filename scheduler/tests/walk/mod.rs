@@ -122,7 +122,7 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         1 => (0..4_u8).prop_map(Act::Mute),
         1 => (0..4_u8, 0..4_u8).prop_map(|(worker, like)| Act::Call { worker, like }),
         1 => (0..4_u8, any::<bool>()).prop_map(|(worker, told)| Act::Restart { worker, told }),
-        1 => (0..4_u8, 0..8_u8).prop_map(|(worker, what)| Act::Operate(worker, what)),
+        1 => (0..4_u8, 0..9_u8).prop_map(|(worker, what)| Act::Operate(worker, what)),
         4 => (0..4_u8, 0..4_u8, 0..3_u8).prop_map(|(worker, slots, backlog)| Act::Arrive { worker, slots, backlog }),
         12 => (any::<u8>(), 0..12_u8).prop_map(|(which, kind)| Act::Tell { which, kind }),
         4 => (0..4_u8, any::<u8>(), 0..12_u8, prop::bool::weighted(0.1))
@@ -307,7 +307,11 @@ pub(crate) fn take(world: &mut World, act: Act) {
         }
         Act::Operate(worker, what) => {
             let operation = [
-                Operation::Cordon(Origin::default()),
+                Operation::Cordon { until: None, origin: Origin::default() },
+                Operation::Cordon {
+                    until: Some(world.now.utc + Duration::from_secs(20)),
+                    origin: Origin::default(),
+                },
                 Operation::Uncordon,
                 Operation::Drain(None, Origin::default()),
                 Operation::Drain(Some(Duration::from_secs(15)), Origin::default()),
@@ -315,7 +319,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
                 Operation::Forget,
                 Operation::Reset,
                 Operation::Revoke,
-            ][usize::from(if worker < 3 { what.min(6) } else { what })]
+            ][usize::from(if worker < 3 { what.min(7) } else { what })]
             .clone();
             world.operate(WorkerId(u64::from(worker)), operation);
         }

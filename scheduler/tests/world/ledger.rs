@@ -272,6 +272,7 @@ impl Ledger {
             }
             Change::Member(_) | Change::WorkerUsed(_) => {}
             Change::Worker(_)
+            | Change::CordonEnded { .. }
             | Change::WorkerForgotten(_)
             | Change::Paused { .. }
             | Change::Unique(_)

@@ -58,7 +58,7 @@ impl World {
         let mut rows: BTreeMap<WorkerId, &WorkerRow> = BTreeMap::new();
         for change in &changes {
             match change {
-                Change::Worker(row) => drop(rows.insert(row.worker, row)),
+                Change::Worker(row) | Change::CordonEnded { row, .. } => drop(rows.insert(row.worker, row)),
                 Change::WorkerForgotten(worker) => drop(rows.remove(worker)),
                 _ => {}
             }

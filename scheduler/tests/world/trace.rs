@@ -94,6 +94,9 @@ fn change_line(start: Timestamp, change: &Change) -> String {
         Change::Skipped { after, job, fence, .. } => {
             format!("change jobs after j{after} to j{job} and fences to {fence} left out")
         }
+        Change::CordonEnded { row, until } => {
+            format!("change worker {} takes jobs again: its cordon was until {}", row.worker, at(until))
+        }
         Change::Worker(row) => {
             let drain = row.drain.map(|drain| match drain.deadline {
                 Some(deadline) => format!(" drained, at the latest {}", at(&deadline)),
@@ -104,7 +107,8 @@ fn change_line(start: Timestamp, change: &Change) -> String {
                 let reason = cordon.origin.reason.as_deref().unwrap_or("no reason");
                 format!(" since {} by {}: {reason}", at(&cordon.since), cordon.origin.by)
             });
-            let cordon = cordon.unwrap_or_default();
+            let until = row.cordon_end().map(|end| format!(" until {}", at(&end))).unwrap_or_default();
+            let cordon = format!("{}{until}", cordon.unwrap_or_default());
             let labels: String = row.labels.iter().map(|(name, value)| format!(" {name}={value}")).collect();
             let granted: String =
                 row.granted.iter().map(|(name, value)| format!(" granted {name}={value}")).collect();

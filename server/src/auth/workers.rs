@@ -80,7 +80,7 @@ impl WorkerRegistry {
     /// Follows the workers' rows.
     pub(crate) fn apply_change(&self, change: &Change) {
         match change {
-            Change::Worker(row) => {
+            Change::Worker(row) | Change::CordonEnded { row, .. } => {
                 let mut entries = self.write();
                 let is_new = !entries.workers.contains_key(&row.worker);
                 entries.put_worker(row);

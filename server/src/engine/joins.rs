@@ -46,7 +46,7 @@ impl JoinLimiter {
     /// Follows the workers' rows.
     pub(super) fn apply_change(&mut self, change: &Change) {
         match change {
-            Change::Worker(row) => self.add(row),
+            Change::Worker(row) | Change::CordonEnded { row, .. } => self.add(row),
             Change::WorkerForgotten(worker) => {
                 if let Some(secret_hash) = self.by_worker.remove(worker) {
                     self.known.remove(&secret_hash);

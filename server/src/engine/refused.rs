@@ -218,7 +218,8 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
         Command::Update { job, .. } => fingerprint("update", job),
         Command::Operate { worker, operation, .. } => match operation {
             Operation::Revoke => fingerprint("revoke", worker),
-            Operation::Cordon(origin) => fingerprint("cordon", &(worker, &origin.reason)),
+            // The end of a cordon `for` an hour differs each time.
+            Operation::Cordon { origin, .. } => fingerprint("cordon", &(worker, &origin.reason)),
             Operation::Uncordon => fingerprint("uncordon", worker),
             Operation::Drain(deadline, origin) => fingerprint("drain", &(worker, deadline, &origin.reason)),
             Operation::Slots(slots) => fingerprint("slots", &(worker, slots)),

@@ -77,7 +77,7 @@ fn describe_change(change: &Change) -> String {
         Change::Skipped { after, job, fence, .. } => {
             format!("jobs after {after} up to {job} left out, and fences up to {fence}")
         }
-        Change::Worker(row) => format!(
+        Change::Worker(row) | Change::CordonEnded { row, .. } => format!(
             "worker {} joined {} seen {} cordoned {} slots {:?} drain {:?} labels {}",
             row.worker,
             row.joined_at.0,

@@ -219,7 +219,7 @@ fn serve(
             Ok(()) => {
                 refused.clear(&fingerprints.own);
                 log_hooks_left_out(&group);
-                log_ended_pauses(&group);
+                log_ended_interventions(&group);
             }
             Err(error @ CommitError::Refused(_)) => {
                 refused.record_refusal(&fingerprints);
@@ -248,11 +248,17 @@ fn commit(store: &mut dyn Store, group: &Group) -> Result<(), CommitError> {
     }
 }
 
-/// Logs the pauses that have ended by themselves in a committed group. The audit log has what people have asked for.
-fn log_ended_pauses(group: &Group) {
+/// Logs the pauses and cordons that have ended by themselves in a committed group. The audit log has what people have asked for.
+fn log_ended_interventions(group: &Group) {
     for change in &group.changes {
-        if let Change::Paused { target, pause: PauseChange::Ended(_) } = change {
-            tracing::info!(%target, "pause ended at the time that was given with it: jobs and schedules go on");
+        match change {
+            Change::Paused { target, pause: PauseChange::Ended(_) } => {
+                tracing::info!(%target, "pause ended at the time that was given with it: jobs and schedules go on");
+            }
+            Change::CordonEnded { row, .. } => {
+                tracing::info!(worker = %row.worker, name = %row.name, "cordon ended at the time that was given with it: the worker takes jobs again");
+            }
+            _ => {}
         }
     }
 }

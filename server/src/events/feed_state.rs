@@ -176,7 +176,10 @@ impl FeedState {
         }));
         for change in &group.changes {
             match change {
-                Change::Worker(row) => self.worker_row(row, group.at, &mut sink),
+                Change::Worker(row) => self.worker_row(row, None, group.at, &mut sink),
+                Change::CordonEnded { row, until } => {
+                    self.worker_row(row, Some(*until), group.at, &mut sink);
+                }
                 Change::WorkerForgotten(worker) => {
                     let subject = Subject::WorkerRef(self.worker_name(*worker));
                     self.workers.remove(worker);
@@ -315,7 +318,14 @@ impl FeedState {
         sink.add(at, kind, Subject::Expectation(Box::new(row.clone())));
     }
 
-    fn worker_row(&mut self, row: &WorkerRow, at: Timestamp, sink: &mut EventSink<'_>) {
+    /// Makes the event of a row. `cordon_ended` is the end of a cordon that has ended by itself.
+    fn worker_row(
+        &mut self,
+        row: &WorkerRow,
+        cordon_ended: Option<Timestamp>,
+        at: Timestamp,
+        sink: &mut EventSink<'_>,
+    ) {
         let before = self.workers.insert(row.worker, row.clone());
         let kind = match &before {
             None => "worker.joined",
@@ -328,7 +338,7 @@ impl FeedState {
             None if row.revoked_at.is_some() => "revoked",
             None => "gone",
         };
-        sink.add(at, kind, Subject::WorkerRow(Box::new(row.clone()), state));
+        sink.add(at, kind, Subject::WorkerRow { row: Box::new(row.clone()), state, cordon_ended });
     }
 }
 

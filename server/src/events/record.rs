@@ -114,8 +114,15 @@ pub enum Subject {
     Expectation(Box<ExpectationRow>),
     /// A worker as the snapshot shows it.
     Worker(Box<WorkerFacts>, ClusterId),
-    /// The stored row of a worker, with the name of its state.
-    WorkerRow(Box<WorkerRow>, &'static str),
+    /// The stored row of a worker.
+    WorkerRow {
+        /// The row.
+        row: Box<WorkerRow>,
+        /// The name of its state.
+        state: &'static str,
+        /// The end of its cordon, if that has ended by itself.
+        cordon_ended: Option<Timestamp>,
+    },
     /// A worker that was removed.
     WorkerRef(WorkerName),
 }
@@ -273,7 +280,7 @@ impl EventRecord {
             Subject::Job(job) => Some(job.state.name()),
             Subject::Worker(..) if self.kind == "worker.left" => Some("gone"),
             Subject::Worker(facts, _) => Some(facts.state.name()),
-            Subject::WorkerRow(_, state) => Some(state),
+            Subject::WorkerRow { state, .. } => Some(state),
             _ => None,
         }
     }
@@ -285,7 +292,7 @@ impl EventRecord {
             Subject::Job(job) => job.attempt.as_ref().map(|attempt| attempt.worker.id),
             Subject::Attempt { attempt, .. } => Some(attempt.worker.id),
             Subject::Worker(facts, _) => Some(facts.id),
-            Subject::WorkerRow(row, _) => Some(row.worker),
+            Subject::WorkerRow { row, .. } => Some(row.worker),
             Subject::WorkerRef(worker) => Some(worker.id),
             _ => None,
         }

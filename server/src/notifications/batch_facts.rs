@@ -71,6 +71,7 @@ pub(super) fn text(message: &NotificationRow, batch: Option<&BatchRow>) -> Strin
     let definition = &message.definition;
     let end = match message.occasion {
         Occasion::BatchSucceeded => "succeeded",
+        Occasion::BatchCancelled => "was cancelled",
         _ => "failed",
     };
     let mut text = match (batch, message.batch) {
@@ -80,6 +81,8 @@ pub(super) fn text(message: &NotificationRow, batch: Option<&BatchRow>) -> Strin
     };
     if let Some(more @ 1..) = message.count.checked_sub(1) {
         let noun = if more == 1 { "batch" } else { "batches" };
+        let end =
+            if more > 1 && message.occasion == Occasion::BatchCancelled { "were cancelled" } else { end };
         text.push_str(&format!("; {more} more {noun} {end} since {}", Time(message.first_at)));
     }
     text
@@ -193,6 +196,10 @@ pub(super) mod tests {
         let text = message(&ended, None).text();
         let more = "2 more batches succeeded since 1970-01-01T00:14:04.000Z";
         assert_eq!(text, format!("report: batch 10 succeeded; {more}"));
+        let cancelled = NotificationRow { occasion: Occasion::BatchCancelled, ..ended };
+        let text = message(&cancelled, None).text();
+        let more = "2 more batches were cancelled since 1970-01-01T00:14:04.000Z";
+        assert_eq!(text, format!("report: batch 10 was cancelled; {more}"));
         let test = row(Occasion::BatchFailed);
         let text = Message { is_test: true, ..message(&test, None) }.text();
         assert_eq!(text, "Test: report: a batch failed");

@@ -150,7 +150,7 @@ impl Message<'_> {
         let why = self.reason.as_deref().filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
         let why = why.unwrap_or_default();
         let mut text = match row.occasion {
-            Occasion::BatchFailed | Occasion::BatchSucceeded => {
+            Occasion::BatchFailed | Occasion::BatchSucceeded | Occasion::BatchCancelled => {
                 let text = batch_facts::text(row, self.batch.map(|batch| &batch.row));
                 return format!("{test}{text}");
             }

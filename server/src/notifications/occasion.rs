@@ -23,11 +23,13 @@ pub enum Occasion {
     BatchFailed,
     /// All members of a batch have succeeded or were skipped.
     BatchSucceeded,
+    /// All members of a batch have ended, some were cancelled, and none failed, expired, or was lost.
+    BatchCancelled,
 }
 
 impl Occasion {
     /// Every occasion.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Failed,
         Self::Succeeded,
         Self::Recovered,
@@ -37,6 +39,7 @@ impl Occasion {
         Self::Stale,
         Self::BatchFailed,
         Self::BatchSucceeded,
+        Self::BatchCancelled,
     ];
 
     /// The name in jobs.yaml, the store and the API.
@@ -52,6 +55,7 @@ impl Occasion {
             Self::Stale => "stale",
             Self::BatchFailed => "batch_failed",
             Self::BatchSucceeded => "batch_succeeded",
+            Self::BatchCancelled => "batch_cancelled",
         }
     }
 
@@ -73,12 +77,13 @@ impl Occasion {
         }
     }
 
-    /// The occasion of a batch that has ended in this state; none for a cancelled one.
+    /// The occasion of a batch that has ended in this state; none for a state that is no end of a batch.
     #[must_use]
     pub const fn of_batch(state: State) -> Option<Self> {
         match state {
             State::Failed => Some(Self::BatchFailed),
             State::Succeeded => Some(Self::BatchSucceeded),
+            State::Cancelled => Some(Self::BatchCancelled),
             _ => None,
         }
     }
@@ -86,7 +91,7 @@ impl Occasion {
     /// True if the occasion is the end of a batch.
     #[must_use]
     pub const fn is_about_batch(self) -> bool {
-        matches!(self, Self::BatchFailed | Self::BatchSucceeded)
+        matches!(self, Self::BatchFailed | Self::BatchSucceeded | Self::BatchCancelled)
     }
 
     /// True for those that a target without `on` is told of: all that a person should look at, and its end. A message about a batch is for
@@ -144,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_of_a_cancelled_job_or_batch() {
-        assert_eq!(Occasion::of_batch(State::Cancelled), None);
+    fn nobody_is_told_of_a_cancelled_job() {
+        assert_eq!(Occasion::of_batch(State::Running), None);
         assert_eq!(Occasion::of_state(State::Cancelled), None);
         assert_eq!(Occasion::of_state(State::Expired), Some(Occasion::Failed));
     }

@@ -222,10 +222,10 @@ impl Delivery {
         self.record(change).await
     }
 
-    /// A target of a definition, as jobs.yaml has both now.
+    /// A target of a definition, as jobs.yaml has both now, or had them before the definition was removed.
     pub(super) fn find_target(&self, definition: &str, target: &TargetKey) -> Option<(Arc<Entry>, Target)> {
         let definitions = self.catalogue.current();
-        let entry = definitions.find(definition)?;
+        let entry = definitions.find_for_messages(definition)?;
         let target = entry.notify.iter().find(|known| known.key() == *target)?;
         Some((Arc::clone(entry), target.clone()))
     }

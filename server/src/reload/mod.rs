@@ -316,17 +316,17 @@ impl Reloader {
     /// Replaces the definitions by these. Nothing refuses them any more.
     async fn put_in_force(&self, new: NewSet, permit: DefinePermit<'_>) -> Reloaded {
         let NewSet { definitions, mut warnings, text } = new;
-        let pauses = &self.engine.snapshot().pauses;
-        warnings.extend(pauses::lost(&self.catalogue.current(), &definitions, pauses));
+        let former = self.catalogue.current();
+        let (definitions, text) = (definitions.keeping_targets_of(&former), Arc::new(text));
+        warnings.extend(pauses::lost(&former, &definitions, &self.engine.snapshot().pauses));
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
-        let reloaded = Reloaded { warnings, ..Reloaded::between(&self.catalogue.current(), &definitions) };
+        let reloaded = Reloaded { warnings, ..Reloaded::between(&former, &definitions) };
         // The engine first: a reader of the new catalogue may submit a new definition to the engine at once.
         permit.define(Arc::new(definitions.clone()));
         self.catalogue.replace(definitions);
         self.loaded.notify_one();
-        let text = Arc::new(text);
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.clone());
         self.keep(text).await;
         reloaded

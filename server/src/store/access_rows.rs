@@ -1,9 +1,9 @@
-//! Rows of tokens and of the audit log, and the trait by which they are read. They are no part of the scheduler's state.
+//! Rows of tokens and of the audit log, and the trait by which they and lost workers are read. They are no part of the scheduler's state.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use protocol::Timestamp;
+use protocol::{Timestamp, WorkerId};
 
 use super::ReadError;
 use crate::auth::actor::Scope;
@@ -128,6 +128,12 @@ pub trait AccessArchive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn tokens(&self) -> Result<Vec<TokenRow>, ReadError>;
+
+    /// The workers that were not heard since their connection ended without their leaving, and when that was.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn lost_workers(&self) -> Result<Vec<(WorkerId, Timestamp)>, ReadError>;
 
     /// A page of the audit log, newest first.
     ///

@@ -177,7 +177,9 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
             Change::BatchEnded { first, at, .. } => folded.ended_batches.push((*first, *at)),
             Change::PendingBatch { first, last } => folded.pending_batches.push((*first, *last)),
             Change::BatchCompleted { first } => folded.completed_batches.push(*first),
-            Change::Worker(row) => folded.workers.push(WorkerChange::Put(row)),
+            Change::Worker(row) | Change::CordonEnded { row, .. } => {
+                folded.workers.push(WorkerChange::Put(row))
+            }
             Change::WorkerForgotten(worker) => folded.workers.push(WorkerChange::Forget(*worker)),
             Change::Schedule(row) => folded.schedules.push(ScheduleChange::Put(row)),
             Change::Fire(row) => folded.schedules.push(ScheduleChange::Fire(row)),
@@ -280,6 +282,7 @@ impl<'g> JobWrite<'g> {
             | Change::PendingBatch { .. }
             | Change::BatchCompleted { .. }
             | Change::Worker(_)
+            | Change::CordonEnded { .. }
             | Change::WorkerForgotten(_)
             | Change::Schedule(_)
             | Change::Fire(_)

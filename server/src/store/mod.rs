@@ -363,6 +363,8 @@ pub enum RecordChange {
     Access(AccessChange),
     /// Notifications, by their delivery.
     Notification(NotificationChange),
+    /// The connections of these workers ended then without their leaving.
+    WorkersLost(Vec<(WorkerId, Timestamp)>),
 }
 
 /// Changes that become durable together.

@@ -1,5 +1,5 @@
 //! Facts about the machines of connected workers, and the workers that went without leaving, for people. They influence no decision, so they are kept here with the sessions and not
-//! in the scheduler.
+//! in the scheduler. Losses are stored as well, about a second later, so that they are known after a restart.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,6 +7,11 @@ use std::time::Duration;
 
 use protocol::report::Heartbeat;
 use protocol::{SessionId, Timestamp, WorkerId};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::RecordWriter;
+use crate::store::RecordChange;
 
 /// The facts about one worker's machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,12 +28,22 @@ pub struct Machine {
 #[derive(Debug, Default)]
 pub struct Machines {
     open: Mutex<HashMap<SessionId, Machine>>,
-    /// Workers whose last session ended otherwise than by their leaving, each with the time.
-    lost: Mutex<BTreeMap<WorkerId, Timestamp>>,
+    /// Workers whose last session ended otherwise than by their leaving.
+    lost: Mutex<LostWorkers>,
+}
+
+#[derive(Debug, Default)]
+struct LostWorkers {
+    /// When each of them went.
+    since: BTreeMap<WorkerId, Timestamp>,
+    /// Losses that are not stored yet.
+    unwritten: BTreeMap<WorkerId, Timestamp>,
 }
 
 /// A worker that went longer ago is not named any more: its loss was noticed, or nobody misses it.
 const LOST_MAX: Duration = Duration::from_hours(24);
+/// Losses are stored so often. When a network fails, many workers are lost at once.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 /// The entry of a session in [`Machines`]; removed with the session.
 #[derive(Debug)]
@@ -54,24 +69,56 @@ impl Machines {
 
     /// Notes that the session of a worker ended without its leaving.
     pub fn lose(&self, worker: WorkerId, now: Timestamp) {
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        lost.retain(|_, since| now.since(*since) < LOST_MAX);
-        lost.insert(worker, now);
+        let mut lost = self.lost_workers();
+        lost.since.retain(|_, since| now.since(*since) < LOST_MAX);
+        lost.since.insert(worker, now);
+        lost.unwritten.insert(worker, now);
+    }
+
+    /// Takes in the losses that the store has, at a start.
+    pub fn restore_lost(&self, stored: Vec<(WorkerId, Timestamp)>) {
+        self.lost_workers().since.extend(stored);
+    }
+
+    /// Stores losses until `shutdown`: those of a second are one transaction.
+    pub async fn store_losses(self: Arc<Self>, writer: RecordWriter, shutdown: CancellationToken) {
+        let mut ticks = interval(WRITE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let goes_on = shutdown.run_until_cancelled(ticks.tick()).await.is_some();
+            let unwritten = std::mem::take(&mut self.lost_workers().unwritten);
+            if !unwritten.is_empty() {
+                let lost = unwritten.into_iter().collect();
+                if let Some(Err(error)) = writer.change(RecordChange::WorkersLost(lost)).await {
+                    tracing::warn!(%error, "cannot store which workers are lost: after a restart the overview does not name them");
+                }
+            }
+            if !goes_on {
+                return;
+            }
+        }
     }
 
     /// Notes that a worker is back.
     pub fn regain(&self, worker: WorkerId) {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
+        let mut lost = self.lost_workers();
+        lost.since.remove(&worker);
+        lost.unwritten.remove(&worker);
     }
 
     /// The workers that went without leaving within 24 hours, and since when they are gone.
     #[must_use]
     pub fn lost(&self, now: Timestamp) -> BTreeMap<WorkerId, Timestamp> {
-        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        lost.iter()
+        let lost = self.lost_workers();
+        lost.since
+            .iter()
             .filter(|(_, since)| now.since(**since) < LOST_MAX)
             .map(|(id, since)| (*id, *since))
             .collect()
+    }
+
+    fn lost_workers(&self) -> MutexGuard<'_, LostWorkers> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<SessionId, Machine>> {
@@ -107,6 +154,7 @@ mod tests {
         machines.lose(WorkerId(2), at(5));
         machines.lose(WorkerId(3), at(6));
         machines.regain(WorkerId(2));
+        machines.restore_lost(vec![(WorkerId(4), at(-1))]);
         let lost = |now| machines.lost(at(now)).into_keys().map(|worker| worker.0).collect::<Vec<_>>();
         assert_eq!((lost(day - 1), lost(day), lost(day + 6)), (vec![1, 3], vec![3], vec![]));
     }

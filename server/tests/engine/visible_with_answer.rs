@@ -35,8 +35,10 @@ async fn joins_and_operations_are_visible_with_their_answer() {
             snapshot.workers.iter().find(|worker| worker.id == id).map(|worker| worker.cordoned)
         };
         assert_eq!(cordoned(), Some(false), "worker {number} is welcome");
-        for (operation, shown) in [(Operation::Cordon(Origin::default()), true), (Operation::Uncordon, false)]
-        {
+        for (operation, shown) in [
+            (Operation::Cordon { until: None, origin: Origin::default() }, true),
+            (Operation::Uncordon, false),
+        ] {
             assert_eq!(engine.handle.operate(id, operation).await.unwrap(), Answer::Done);
             assert_eq!(cordoned(), Some(shown), "worker {number}");
         }

@@ -141,6 +141,7 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     let origin = Origin { by: "anna".into(), reason: Some("disk swap".into()) };
     let pause = Intervention { since: Timestamp(5_000), until: Some(Timestamp(9_000)), origin };
     let cordoned = WorkerRow { cordoned: true, cordon: Some(pause.clone()), ..later.clone() };
+    let uncordoned = Change::CordonEnded { row: later.clone(), until: Timestamp(9_000) };
     let paused =
         Change::Paused { target: PauseTarget::Definition("resize".into()), pause: PauseChange::Set(pause) };
     let rows = vec![later, cordoned, worker_row(3, "w3")].into_iter().map(Change::Worker);
@@ -149,7 +150,7 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     let ended = |target, pause| Change::Paused { target, pause };
     let resumed = ended(PauseTarget::Schedules, PauseChange::Resumed { by: "bert".into() });
     let over = ended(PauseTarget::Definition("resize".into()), PauseChange::Ended(Timestamp(9_000)));
-    let changes: Vec<Change> = rows.chain([paused, all, resumed, over]).collect();
+    let changes: Vec<Change> = rows.chain([paused, all, resumed, over, uncordoned]).collect();
     let definition = |revision| {
         let (name, entry) = ("resize".to_owned(), "{}".to_owned());
         Arc::new(StoredDefinition { revision: Revision(revision), name, entry })
@@ -174,6 +175,7 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
         "schedule.paused",
         "schedule.resumed",
         "definition.resumed",
+        "worker.changed",
         "definition.changed",
         "worker.forgotten",
         "worker.unreachable",
@@ -195,10 +197,13 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     let end =
         serde_json::json!({ "of": "definition", "name": "resize", "until": "1970-01-01T00:00:09.000Z" });
     assert_eq!(events[5]["pause"], end, "by itself");
-    assert_eq!(events[6]["definition"]["name"], "resize");
-    assert_eq!(events[7]["forgotten"], serde_json::json!({ "id": 3, "name": "w3" }));
-    assert_eq!(events[8]["worker"]["state"], "unreachable");
-    assert_eq!(ids(&events)[7..9], ["3.12.2", "3.12.3"], "a state of a worker follows the last group");
+    assert_eq!(events[0]["cordon_ended"], serde_json::Value::Null);
+    assert_eq!(events[6]["cordon_ended"], "1970-01-01T00:00:09.000Z", "by itself");
+    assert_eq!(events[6]["worker"]["cordoned"], false);
+    assert_eq!(events[7]["definition"]["name"], "resize");
+    assert_eq!(events[8]["forgotten"], serde_json::json!({ "id": 3, "name": "w3" }));
+    assert_eq!(events[9]["worker"]["state"], "unreachable");
+    assert_eq!(ids(&events)[8..10], ["3.12.2", "3.12.3"], "a state of a worker follows the last group");
     let unreachable = kept(&server, "&state=unreachable&worker=w1").await;
     assert_eq!(kinds(&unreachable), ["worker.unreachable"]);
 }

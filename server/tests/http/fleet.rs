@@ -99,7 +99,7 @@ async fn an_operator_changes_slots_and_labels() {
         [
             (one, Operation::Slots(8)),
             (one, Operation::Slots(10_000)),
-            (one, Operation::Cordon(Origin::default())),
+            (one, Operation::Cordon { until: None, origin: Origin::default() }),
             (one, Operation::Uncordon),
             (one, Operation::Drain(None, Origin::default())),
             (one, Operation::Drain(Some(Duration::from_secs(5_400)), Origin::default())),

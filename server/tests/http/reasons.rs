@@ -48,6 +48,42 @@ async fn a_cordon_and_a_drain_take_a_reason_and_tell_it() {
 }
 
 #[tokio::test]
+async fn a_cordon_takes_an_end_and_a_drain_none() {
+    let server = Server::start().await;
+    let ask = async |path: &str, body: &str| {
+        server.ask("POST", path, &[("content-type", "application/json")], body).await
+    };
+    let cordon = "/api/workers/1/cordon";
+    let told = ask(cordon, r#"{"until":"2099-01-01T00:00Z"}"#).await.is_problem(422, "invalid_time");
+    assert_eq!(
+        (&told["field"], &told["hint"]),
+        (&json!("until"), &json!("without an end it lasts until somebody ends it"))
+    );
+    ask(cordon, r#"{"for":"0s"}"#).await.is_problem(422, "invalid_duration");
+    ask(cordon, r#"{"for":"2h","until":"2027-01-01T00:00Z"}"#).await.is_problem(422, "invalid_time");
+    ask("/api/workers/1/drain", r#"{"for":"2h"}"#).await.is_problem(422, "unknown_field");
+    assert!(server.stand.world().operations.is_empty(), "what is refused changes nothing");
+
+    let made = ask(cordon, r#"{"for":"2h","reason":"disk swap"}"#).await.json();
+    let until = made["cordon"]["until"].as_str().unwrap().to_owned();
+    assert_eq!(made["cordon"]["reason"], "disk swap");
+    assert_eq!(server.get("/api/workers").await.json()[0]["cordon"]["until"], json!(until));
+    assert!(server.get("/workers").await.body.contains(&until), "the list says when it ends");
+    let page = server.get("/workers/1").await.body;
+    assert!(page.contains(&format!(r#"name="until" value="{until}""#)), "{page}");
+
+    // A new reason keeps the end; a form of a page that is too old changes nothing.
+    let since = made["cordon"]["since"].as_str().unwrap();
+    let fields = format!("since={since}&until={until}&reason=new+disk&for=");
+    assert_eq!(form(&server, "/workers/1/cordon", &fields).await.status, 303);
+    let now = || async { server.get("/api/workers/1").await.json()["cordon"].clone() };
+    assert_eq!((&now().await["until"], &now().await["reason"]), (&json!(until), &json!("new disk")));
+    let old = format!("since={since}&until=2026-01-01T00:00:00.000Z&reason=old");
+    assert_eq!(form(&server, "/workers/1/cordon", &old).await.status, 303);
+    assert_eq!(now().await["reason"], "new disk");
+}
+
+#[tokio::test]
 async fn a_pause_takes_a_reason_and_a_resume_none() {
     let server = Server::start().await;
     let ask = async |path: &str, body: &str| {

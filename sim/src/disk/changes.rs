@@ -18,7 +18,7 @@ impl Disk {
                 None => Ok(()),
                 Some(_) => Err(format!("the key {key} was given before")),
             },
-            Change::Worker(row) => {
+            Change::Worker(row) | Change::CordonEnded { row, .. } => {
                 self.last_worker = self.last_worker.max(row.worker);
                 self.workers.insert(row.worker, row.clone());
                 Ok(())

@@ -1,4 +1,4 @@
-//! I28, of pauses that end by themselves: each ends at the first step after its time, and not earlier. The store checks that no job of a
+//! I28, of pauses and cordons that end by themselves: each pause ends at the first step after its time, and none ends earlier. The store checks that no job of a
 //! paused definition gets an attempt until then.
 
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ pub(super) type PauseEnds = BTreeMap<PauseTarget, Timestamp>;
 
 impl Oracle {
     pub(super) fn pauses_loaded(&mut self, disk: &Disk) {
+        let ends = disk.workers.values().filter_map(|row| Some((row.worker, row.cordon_end()?)));
+        self.cordon_ends = ends.collect();
         self.pause_ends = disk.schedules.pause_ends().map(|(target, end)| (target.clone(), end)).collect();
     }
 
@@ -24,6 +26,7 @@ impl Oracle {
         let mut due = self.pause_ends.clone();
         due.retain(|_, end| *end <= utc);
         for change in &step.changes {
+            self.check_cordon_end(now, utc, change);
             let Change::Paused { target, pause } = change else { continue };
             let before = self.pause_ends.remove(target);
             match pause {
@@ -43,6 +46,25 @@ impl Oracle {
         if let Some((target, end)) = due.first_key_value() {
             let what = format!("{target} was to go on at {}, and it is {}", end.0, utc.0);
             self.violated(now, "I28 a pause ends at its end", what);
+        }
+    }
+
+    /// A cordon ends by itself at the time that was given with it last.
+    fn check_cordon_end(&mut self, now: Moment, utc: Timestamp, change: &Change) {
+        match change {
+            Change::Worker(row) => {
+                self.cordon_ends.remove(&row.worker);
+                self.cordon_ends.extend(row.cordon_end().map(|end| (row.worker, end)));
+            }
+            Change::WorkerForgotten(worker) => drop(self.cordon_ends.remove(worker)),
+            Change::CordonEnded { row, until } => {
+                let before = self.cordon_ends.remove(&row.worker);
+                if before != Some(*until) || *until > utc || row.cordoned {
+                    let what = format!("worker {} takes jobs at {}, not at {before:?}", row.worker, utc.0);
+                    self.violated(now, "I28 a cordon lasts until its end", what);
+                }
+            }
+            _ => {}
         }
     }
 }

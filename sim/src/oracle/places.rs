@@ -61,7 +61,7 @@ impl Oracle {
                     }
                 }
                 // A definition lists names: a job that waited for this worker under a name that is not listed may wait for any worker now.
-                Change::Worker(row)
+                Change::Worker(row) | Change::CordonEnded { row, .. }
                     if disk.workers.get(&row.worker).is_some_and(|before| before.name != row.name) =>
                 {
                     ours.last.retain(|_, last| last.worker != row.worker);

@@ -190,7 +190,7 @@ fn crash_point(dice: &mut Dice) -> Option<CrashPoint> {
 
 fn what(dice: &mut Dice) -> What {
     match dice.below(8) {
-        0 => What::Cordon,
+        0 => What::Cordon(dice.permille(400).then(|| dice.seconds(1, 120))),
         1 | 2 => What::Uncordon,
         3 => What::Drain(dice.permille(400).then(|| dice.seconds(0, 120))),
         4 => What::Slots(dice.below(4) as u32),

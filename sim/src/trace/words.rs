@@ -88,6 +88,9 @@ pub(crate) fn change(change: &Change) -> String {
         Change::Skipped { job, fence, .. } => {
             format!("numbers up to job {job} and fence {fence} left out")
         }
+        Change::CordonEnded { row, until } => {
+            format!("worker {} takes jobs again: its cordon was until {}", row.worker, until.0)
+        }
         Change::Worker(row) => {
             let slots = row.slots.map(|slots| format!(" slots {slots}")).unwrap_or_default();
             format!(

@@ -22,10 +22,10 @@ use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::definition::find;
+use crate::http::request::intervention::InterventionOrder;
 use crate::http::request::path::{Name, NameAndVerb};
-use crate::http::request::pause::PauseOrder;
 use crate::http::request::query::{Query, nearest};
-use crate::http::request::{body, pause};
+use crate::http::request::{body, intervention};
 use crate::http::state::AppState;
 
 /// `GET /api/pauses`
@@ -88,7 +88,7 @@ pub(crate) async fn pause_schedules(
 
 /// A command of an operator.
 enum PauseOrResume {
-    Pause(PauseOrder),
+    Pause(InterventionOrder),
     Resume { by: Arc<str> },
 }
 
@@ -98,7 +98,7 @@ enum PauseOrResume {
 /// Those of a body.
 async fn order(paused: bool, headers: &HeaderMap, body: Body) -> Result<PauseOrResume, Problem> {
     if paused {
-        return pause::read(headers, body).await.map(PauseOrResume::Pause);
+        return intervention::read(headers, body).await.map(PauseOrResume::Pause);
     }
     body::none(body).await?;
     Ok(PauseOrResume::Resume { by: Actor::current().token.clone().unwrap_or_default() })
@@ -163,7 +163,7 @@ async fn perform(
         check_known(state, &snapshot, &target)?;
     }
     let (paused, until, origin) = match order {
-        PauseOrResume::Pause(PauseOrder { until, origin }) => (true, until, origin),
+        PauseOrResume::Pause(InterventionOrder { until, origin }) => (true, until, origin),
         PauseOrResume::Resume { by } => (false, None, Origin { by, reason: None }),
     };
     match state.services.engine.pause(target.clone(), paused, until, origin).await? {

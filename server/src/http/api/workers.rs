@@ -25,6 +25,7 @@ use crate::http::middleware::problem::{Problem, UNKNOWN_WORKER_HINT};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::worker::{exclusion, live_worker, stored_worker};
 use crate::http::request::body;
+use crate::http::request::intervention::{self, InterventionOrder};
 use crate::http::request::labels::Labels;
 use crate::http::request::path::{Id, IdAndVerb};
 use crate::http::request::query::{self, Query};
@@ -131,7 +132,7 @@ pub(crate) async fn operate(
     let (parts, body) = request.into_parts();
     let mut query = Query::of(&parts.uri)?;
     let operation = match verb.as_str() {
-        "cordon" => Operation::Cordon(Origin::default()),
+        "cordon" => Operation::Cordon { until: None, origin: Origin::default() },
         "uncordon" => Operation::Uncordon,
         "drain" => Operation::Drain(query.duration("deadline", DRAIN_MAX)?, Origin::default()),
         "reset" => Operation::Reset,
@@ -148,7 +149,10 @@ pub(crate) async fn operate(
     };
     query.finish()?;
     let operation = match operation {
-        Operation::Cordon(_) => Operation::Cordon(reason::read(&parts.headers, body).await?),
+        Operation::Cordon { .. } => {
+            let InterventionOrder { until, origin } = intervention::read(&parts.headers, body).await?;
+            Operation::Cordon { until, origin }
+        }
         Operation::Drain(timeout, _) => Operation::Drain(timeout, reason::read(&parts.headers, body).await?),
         other => {
             body::none(body).await?;

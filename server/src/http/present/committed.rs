@@ -86,9 +86,10 @@ impl AppState {
                 }
                 shapes::CommittedEvent { worker: Some(Box::new(worker)), ..event }
             }
-            Subject::WorkerRow(row, state) => {
+            Subject::WorkerRow { row, state, cordon_ended } => {
                 let worker = shapes::Worker { state: (*state).into(), ..stored_worker(row) };
-                shapes::CommittedEvent { worker: Some(Box::new(worker)), ..event }
+                let cordon_ended = cordon_ended.map(Time);
+                shapes::CommittedEvent { worker: Some(Box::new(worker)), cordon_ended, ..event }
             }
             Subject::WorkerRef(worker) => {
                 shapes::CommittedEvent { forgotten: Some(worker_ref(worker)), ..event }

@@ -1,4 +1,4 @@
-//! The body of a cordon or a drain: `{"reason": "…"}`, or none. The reason is kept with the name of the requester.
+//! The body of a drain: `{"reason": "…"}`, or none. The reason is kept with the name of the requester.
 
 use axum::body::Body;
 use axum::http::HeaderMap;
@@ -15,7 +15,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::request::body;
 use crate::http::request::content_type::form;
 
-/// The body of a cordon or a drain. It may be left out.
+/// The body of a drain. It may be left out.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReasonBody {

@@ -8,16 +8,15 @@ use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
-use protocol::Timestamp;
 use scheduler::pauses::PauseTarget;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::page::{Frame, render, see_other};
 use crate::excerpt::excerpt;
 use crate::http::api::{batches, bulk, jobs, pauses, pipelines, submit, workers};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Batch, BulkResult, Job, RetriedBatch, Time};
+use crate::http::present::shapes::{Batch, BulkResult, Intervention, Job, RetriedBatch, Time};
 use crate::http::request::body;
 use crate::http::request::idempotency_key::IDEMPOTENCY_KEY;
 use crate::http::request::path::{Id, IdAndVerb, Name, NameAndVerb};
@@ -168,33 +167,43 @@ async fn read_answer<T: serde::de::DeserializeOwned>(response: Response) -> Resu
     serde_json::from_slice(&bytes).map_err(Problem::internal)
 }
 
-/// The body of a request with the field `reason`, for the verbs that take one. An empty field is no reason.
-fn reason(fields: &Fields, verb: &str) -> Option<Value> {
-    let text = Some(field(fields, "reason").trim()).filter(|text| !text.is_empty())?;
-    matches!(verb, "cordon" | "drain").then(|| json!({ "reason": text }))
+/// The text in a field, without blanks around it; nothing if it is empty.
+fn filled<'f>(fields: &'f Fields, name: &str) -> Option<&'f str> {
+    Some(field(fields, name).trim()).filter(|text| !text.is_empty())
 }
 
-/// The body of a pause: its reason, and its length or its end, as far as they are given.
-fn pause_body(fields: &Fields, verb: &str) -> Option<Value> {
-    let given = |name: &str| {
-        let text = Some(field(fields, name).trim()).filter(|text| !text.is_empty())?;
-        Some((name.to_owned(), Value::from(text)))
-    };
-    // A form that changes a pause has its end as well, which stays unless a length is given.
-    let end = given("for").or_else(|| given("until"));
+/// The body of a pause, a cordon or a drain: its reason, and of the first two the length or the end, as far as they are given.
+fn intervention_body(fields: &Fields, verb: &str) -> Option<Value> {
+    let given = |name: &str| Some((name.to_owned(), Value::from(filled(fields, name)?)));
+    // A form that changes a pause or a cordon has its end as well, which stays unless a length is given.
+    let end = given("for").or_else(|| given("until")).filter(|_| verb != "drain");
     let body: serde_json::Map<String, Value> = given("reason").into_iter().chain(end).collect();
-    (verb == "pause" && !body.is_empty()).then_some(Value::Object(body))
+    (matches!(verb, "pause" | "cordon" | "drain") && !body.is_empty()).then_some(Value::Object(body))
 }
 
 /// True unless the form changes a pause that has ended since its page was shown, or has another end by now: the change would begin a new
 /// pause, or take the end back. The page that follows shows the pause that is in force.
 fn is_still_paused(state: &AppState, fields: &Fields, target: &PauseTarget) -> bool {
-    let shown = (field(fields, "since").to_owned(), field(fields, "until").to_owned());
-    let text = |at: Timestamp| Time(at).to_string();
     let snapshot = state.services.engine.snapshot();
-    let now = snapshot.pauses.get(target);
-    let now = now.map(|pause| (text(pause.since), pause.until.map(text).unwrap_or_default()));
+    is_as_shown(fields, snapshot.pauses.get(target).map(Intervention::of).as_ref())
+}
+
+/// True unless the form changes an intervention that it was not made for: one with another beginning or end.
+fn is_as_shown(fields: &Fields, now: Option<&Intervention>) -> bool {
+    let shown = (field(fields, "since").to_owned(), field(fields, "until").to_owned());
+    let text = |at: Time| at.to_string();
+    let now = now.map(|it| (text(it.since), it.until.map(text).unwrap_or_default()));
     shown.0.is_empty() || now == Some(shown)
+}
+
+/// The page of the list of workers that a form stands on.
+fn workers_address(fields: &Fields) -> String {
+    let all = Some(("all", "1")).filter(|_| !field(fields, "all").is_empty());
+    let page = Some(field(fields, "page")).filter(|page| page.parse::<u64>().is_ok());
+    match encode(all.into_iter().chain(page.map(|page| ("page", page)))) {
+        query if query.is_empty() => "/workers".to_owned(),
+        query => format!("/workers?{query}"),
+    }
 }
 
 /// `POST /definitions/{name}/{verb}`: pause or resume, of one schedule with the field `schedule`.
@@ -208,12 +217,16 @@ pub(crate) async fn definition(
         "" => String::new(),
         schedule => encode([("schedule", schedule)]),
     };
+    let leads_to = match field(&fields, "from") {
+        "schedules" => format!("/schedules?{}", encode([("name", name.as_str())])),
+        _ => format!("/definitions/{name}"),
+    };
     if is_still_paused(&state, &fields, &PauseTarget::Definition(name.as_str().into())) {
-        let asked = request_for(&shell, &query, pause_body(&fields, &verb).as_ref());
+        let asked = request_for(&shell, &query, intervention_body(&fields, &verb).as_ref());
         let target = NameAndVerb(name.clone(), verb);
         pauses::pause_definition(State(Arc::clone(&state)), target, asked).await?;
     }
-    Ok(see_other(&state.services.base_path, &format!("/definitions/{name}")))
+    Ok(see_other(&state.services.base_path, &leads_to))
 }
 
 /// `POST /pause` and `/resume`: everything, or with the field `group` the definitions of a group.
@@ -229,7 +242,7 @@ pub(crate) async fn server(
     };
     if is_still_paused(&state, &fields, &target) {
         let verb = uri.path().rsplit('/').next().unwrap_or_default();
-        let asked = request_for(&shell, &query, pause_body(&fields, verb).as_ref());
+        let asked = request_for(&shell, &query, intervention_body(&fields, verb).as_ref());
         pauses::pause_all(State(Arc::clone(&state)), uri, asked).await?;
     }
     Ok(see_other(&state.services.base_path, "/definitions"))
@@ -242,7 +255,7 @@ pub(crate) async fn all_schedules(
     request: Request,
 ) -> Result<Response, Problem> {
     let (shell, fields) = split(request).await?;
-    let asked = request_for(&shell, "", pause_body(&fields, &verb).as_ref());
+    let asked = request_for(&shell, "", intervention_body(&fields, &verb).as_ref());
     pauses::pause_schedules(State(Arc::clone(&state)), Name(verb), asked).await?;
     Ok(see_other(&state.services.base_path, "/schedules"))
 }
@@ -257,9 +270,22 @@ pub(crate) async fn worker(
         return Err(no_such_verb(&verb));
     }
     let (shell, fields) = split(request).await?;
-    let asked = request_for(&shell, "", reason(&fields, &verb).as_ref());
-    let leads_to = if verb == "forget" { "/workers".to_owned() } else { format!("/workers/{id}") };
-    workers::operate(State(Arc::clone(&state)), IdAndVerb(id, verb), asked).await?;
+    let deadline = filled(&fields, "deadline").filter(|_| verb == "drain");
+    let query = encode(deadline.map(|deadline| ("deadline", deadline)));
+    let asked = request_for(&shell, &query, intervention_body(&fields, &verb).as_ref());
+    let is_on_list = field(&fields, "from") == "list";
+    let leads_to = match verb.as_str() {
+        _ if is_on_list => workers_address(&fields),
+        "forget" => "/workers".to_owned(),
+        _ => format!("/workers/{id}"),
+    };
+    let is_asked_for = verb != "cordon" || {
+        let worker = workers::one(State(Arc::clone(&state)), Id(id)).await?.0;
+        is_as_shown(&fields, worker.cordon.as_ref())
+    };
+    if is_asked_for {
+        workers::operate(State(Arc::clone(&state)), IdAndVerb(id, verb), asked).await?;
+    }
     Ok(see_other(&state.services.base_path, &leads_to))
 }
 

@@ -8,7 +8,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use scheduler::pauses::{PauseTarget, Pauses};
+use scheduler::pauses::{PauseTarget, Pauses, group_of};
 use scheduler::schedule::ScheduleId;
 
 use super::format::{self, Moment};
@@ -66,6 +66,11 @@ impl ScheduleRow {
                 .unwrap_or_default(),
             schedule,
         }
+    }
+
+    /// As [`Self::with_pauses`], on the page of one definition; on that of all, nothing is paused or resumed alone.
+    fn with_pauses_of(self, pauses: &Pauses, name: &str, group: Option<Arc<str>>) -> Self {
+        if name.is_empty() { self } else { self.with_pauses(pauses, group) }
     }
 
     /// Tells its own pause from those of its definition, of the group of that, of all schedules and of the server.
@@ -160,9 +165,11 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     let cursor = query.text("cursor")?;
     let page = query.number("page")?;
     query.finish()?;
-    if !name.is_empty() {
-        definition::find(&state.services.catalogue.current(), &name)?;
-    }
+    let definitions = state.services.catalogue.current();
+    let group = match name.is_empty() {
+        true => None,
+        false => group_of(&definition::find(&definitions, &name)?.definition),
+    };
     // Many slots are computed for those only that have a line.
     let wanted = name.clone();
     let is_wanted = move |it: &str| wanted.is_empty() || it == wanted;
@@ -183,7 +190,10 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
         all_paused: pauses.contains(&PauseTarget::Schedules),
         server_paused: pauses.contains(&PauseTarget::Server),
         pages: PageLinks::cut(&mut all, page, PAGE),
-        rows: all.into_iter().map(ScheduleRow::of).collect(),
+        rows: all
+            .into_iter()
+            .map(|schedule| ScheduleRow::of(schedule).with_pauses_of(&pauses, &name, group.clone()))
+            .collect(),
         older: ledger.next,
         fires: ledger.fires.into_iter().map(fire_row).collect(),
         name,

@@ -15,7 +15,7 @@ use crate::excerpt::excerpt;
 use crate::http::api::{job_list, workers};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Exclusion, ResourceAmounts, Worker, WorkerResources};
+use crate::http::present::shapes::{Exclusion, Intervention, ResourceAmounts, Worker, WorkerResources};
 use crate::http::request::job_filter::find_worker_named;
 use crate::http::request::path::{self, Id, Name};
 use crate::http::request::query::Query;
@@ -26,6 +26,8 @@ pub(crate) struct WorkerRow {
     pub(crate) worker: Worker,
     pub(crate) tone: &'static str,
     pub(crate) since: Moment,
+    /// The time at which its cordon ends by itself.
+    pub(crate) cordon_end: Option<Moment>,
     pub(crate) load: String,
     pub(crate) disk: String,
     /// Runtimes that do not answer, with the cause.
@@ -38,6 +40,7 @@ impl WorkerRow {
         Self {
             tone: format::tone(&worker.state),
             since: format::moment(worker.since),
+            cordon_end: worker.cordon.as_ref().and_then(|cordon| cordon.until).map(format::moment),
             load: worker.load_milli.map(load).unwrap_or_default(),
             disk: worker.disk_free_bytes.map(format::bytes).unwrap_or_default(),
             away: away
@@ -62,6 +65,7 @@ struct WorkersPage {
     rows: Vec<WorkerRow>,
     pages: PageLinks,
     shows_all: bool,
+    page: Option<u64>,
     connected: u64,
     slots: u64,
     busy: u64,
@@ -92,6 +96,7 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
         pages: PageLinks::cut(&mut workers, page, PAGE),
         rows: workers.into_iter().map(WorkerRow::of).collect(),
         shows_all,
+        page,
     })
 }
 
@@ -104,10 +109,23 @@ struct SuspectRow {
     until: Option<Moment>,
 }
 
-/// When a worker was cordoned or drained, and by whom and why.
+/// When a worker was cordoned or drained, until when, and by whom and why.
 struct CordonLine {
     since: Moment,
+    until: Option<Moment>,
     why: String,
+    reason: String,
+}
+
+impl CordonLine {
+    fn of(cordon: &Intervention) -> Self {
+        Self {
+            since: format::moment(cordon.since),
+            until: cordon.until.map(format::moment),
+            why: cordon.origin(),
+            reason: cordon.reason.clone().unwrap_or_default(),
+        }
+    }
 }
 
 /// Jobs that a worker is not offered.
@@ -201,10 +219,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(text): Name) ->
             until: it.until.map(format::moment),
         }),
         exclusions: worker.exclusions.iter().map(exclusion_row).collect(),
-        cordon: worker
-            .cordon
-            .as_ref()
-            .map(|it| CordonLine { since: format::moment(it.since), why: it.why() }),
+        cordon: worker.cordon.as_ref().map(CordonLine::of),
         drain_deadline: worker.drain_deadline.map(format::moment),
         revoked: worker.revoked_at.map(format::moment),
         resources: worker.resources.as_ref().map(resource_rows).unwrap_or_default(),

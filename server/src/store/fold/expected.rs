@@ -83,6 +83,7 @@ pub(in crate::store) fn expectation(change: &Change) -> Option<(JobId, Expected)
         | Change::PendingBatch { .. }
         | Change::BatchCompleted { .. }
         | Change::Worker(_)
+        | Change::CordonEnded { .. }
         | Change::WorkerForgotten(_)
         | Change::Schedule(_)
         | Change::Fire(_)

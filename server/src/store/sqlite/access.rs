@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use protocol::Timestamp;
+use protocol::{Timestamp, WorkerId};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 
 use super::archive::SqliteArchive;
-use super::json_column;
+use super::{json_column, rows};
 use crate::auth::actor::Scope;
 use crate::auth::role::Role;
 use crate::store::{
@@ -106,6 +106,10 @@ fn add_audit(connection: &Connection, row: &AuditRow) -> rusqlite::Result<()> {
 }
 
 impl AccessArchive for SqliteArchive {
+    fn lost_workers(&self) -> Result<Vec<(WorkerId, Timestamp)>, ReadError> {
+        self.read(rows::lost_workers)
+    }
+
     fn tokens(&self) -> Result<Vec<TokenRow>, ReadError> {
         self.read(|connection| {
             connection

@@ -1,6 +1,5 @@
 //! Pauses: rows ↔ meaning.
 
-use protocol::Timestamp;
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, Row};
 use scheduler::origin::Intervention;
@@ -69,6 +68,5 @@ fn pause(row: &Row<'_>) -> rusqlite::Result<(PauseTarget, Intervention)> {
     };
     // The beginning is never null.
     let pause = interventions::read(row, 3)?.ok_or(FromSqlError::InvalidType)?;
-    let until = row.get::<_, Option<i64>>(6)?.map(Timestamp);
-    Ok((target, Intervention { until, ..pause }))
+    Ok((target, pause))
 }

@@ -132,7 +132,7 @@ pub(super) fn definition(row: &Row<'_>, at: usize) -> rusqlite::Result<StoredDef
 
 /// The columns that [`worker_row`] reads.
 const WORKER_COLUMNS: &str = "id, name, secret_hash, joined_at, seen_at, cordoned, slots, drain, drain_process, drain_deadline, \
-     labels, incarnation, process, join_token, granted, revoked_at, cordoned_at, cordoned_by, cordon_reason";
+     labels, incarnation, process, join_token, granted, revoked_at, cordoned_at, cordoned_by, cordon_reason, cordoned_until";
 
 /// Every worker that was not forgotten, by id.
 pub(super) fn workers(connection: &Connection) -> rusqlite::Result<Vec<WorkerRow>> {
@@ -144,6 +144,15 @@ pub(super) fn workers(connection: &Connection) -> rusqlite::Result<Vec<WorkerRow
 pub(super) fn worker(connection: &Connection, id: WorkerId) -> rusqlite::Result<Option<WorkerRow>> {
     let sql = format!("SELECT {WORKER_COLUMNS} FROM workers WHERE id = ?1 AND NOT forgotten");
     connection.prepare_cached(&sql)?.query_row([id.0.cast_signed()], worker_row).optional()
+}
+
+/// Workers that were not heard since their connection ended without their leaving, and when that was.
+pub(super) fn lost_workers(connection: &Connection) -> rusqlite::Result<Vec<(WorkerId, Timestamp)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, lost_at FROM workers WHERE lost_at > seen_at AND NOT forgotten ORDER BY id",
+    )?;
+    let lost = |row: &Row<'_>| Ok((WorkerId(row.get::<_, i64>(0)?.cast_unsigned()), Timestamp(row.get(1)?)));
+    statement.query_map([], lost)?.collect()
 }
 
 fn worker_row(row: &Row<'_>) -> rusqlite::Result<WorkerRow> {

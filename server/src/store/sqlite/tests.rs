@@ -25,6 +25,7 @@ mod power;
 mod remove;
 mod sent_now;
 mod wal;
+mod workers;
 
 /// A data directory that goes with its test.
 struct TestDataDir(TempDir);

@@ -16,11 +16,15 @@ use longshore_server::store::{
     AccessArchive, Archive, AuditFilter, AuditRow, NotificationArchive, NotificationFilter, NotificationId,
     NotificationRow, ReadError, TokenRow, UnsentGroup,
 };
-use protocol::Timestamp;
+use protocol::{Timestamp, WorkerId};
 
 struct Empty;
 
 impl AccessArchive for Empty {
+    fn lost_workers(&self) -> Result<Vec<(WorkerId, Timestamp)>, ReadError> {
+        Ok(Vec::new())
+    }
+
     fn tokens(&self) -> Result<Vec<TokenRow>, ReadError> {
         Ok(Vec::new())
     }

@@ -9,7 +9,9 @@ use scheduler::snapshot::{Snapshot, WorkerState};
 /// Changes the row of a worker as an operation says.
 pub(super) fn operate(row: &mut WorkerRow, operation: &Operation) {
     match operation {
-        Operation::Cordon(origin) => (row.cordoned, row.cordon) = (true, Some(cordon(origin))),
+        Operation::Cordon { until, origin } => {
+            (row.cordoned, row.cordon) = (true, Some(Intervention { until: *until, ..cordon(origin) }));
+        }
         Operation::Uncordon => (row.cordoned, row.cordon, row.drain) = (false, None, None),
         Operation::Drain(timeout, origin) => {
             row.cordon = Some(cordon(origin));

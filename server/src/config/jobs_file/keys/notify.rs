@@ -19,7 +19,7 @@ pub(in crate::config::jobs_file) const TARGET: &[Key] = &[
     key(
         "on",
         Shape::Choices(occasions),
-        "The occasions; if absent, all but succeeded, batch_failed and batch_succeeded.",
+        "The occasions; if absent, all but succeeded and those about batches.",
     ),
     key(
         "secret",
@@ -56,6 +56,8 @@ pub(in crate::config::jobs_file) const OCCASION_SYNONYMS: &[(&str, Occasion)] = 
     ("slow", Occasion::Late),
     ("batch_failure", Occasion::BatchFailed),
     ("batch_success", Occasion::BatchSucceeded),
+    ("batch_cancel", Occasion::BatchCancelled),
+    ("batch_canceled", Occasion::BatchCancelled),
 ];
 
 /// The forms of messages to a chat.

@@ -11,6 +11,7 @@ use crate::http::api::notifications::TestRequest;
 use crate::http::api::workers::WorkerPatch;
 use crate::http::middleware::code::Code;
 use crate::http::present::shapes;
+use crate::http::request::intervention::InterventionBody;
 use crate::http::request::reason::ReasonBody;
 
 pub(super) fn output() -> Vec<Operation> {
@@ -98,7 +99,19 @@ pub(super) fn workers() -> Vec<Operation> {
             .has_body(object::<WorkerPatch>(json!({ "slots": 8, "labels": { "zone": "b", "old": null } })))
             .answers(200, "The worker as it is now.", vec![object::<shapes::Worker>(worker())])
             .problems(&[&ON_WORKER, &JSON_BODY, &[Code::OutOfRange, Code::InvalidLabel, Code::TooLong]]),
-        with_reason("/api/workers/{id}/cordon", "cordon_worker", "Give a worker no further jobs", &[]),
+        Operation::post(
+            "/api/workers/{id}/cordon",
+            "workers",
+            "cordon_worker",
+            "Give a worker no further jobs",
+        )
+        .may_have_body(object::<InterventionBody>(json!({ "reason": "disk swap", "for": "2h" })))
+        .answers(200, "The worker as it is now.", vec![object::<shapes::Worker>(worker())])
+        .problems(&[
+            &ON_WORKER,
+            &JSON_BODY,
+            &[Code::InvalidReason, Code::TooLong, Code::InvalidDuration, Code::InvalidTime],
+        ]),
         verb("/api/workers/{id}/uncordon", "uncordon_worker", "Give a worker jobs again", &[]),
         with_reason(
             "/api/workers/{id}/drain",

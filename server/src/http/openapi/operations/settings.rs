@@ -10,7 +10,7 @@ use super::shared::{DRY_RUN, JSON_BODY, LINK, NO_BODY, PAGE, PAGING, SUBMISSION}
 use crate::http::api::tokens::TokenRequest;
 use crate::http::middleware::code::Code;
 use crate::http::present::shapes;
-use crate::http::request::pause::PauseBody;
+use crate::http::request::intervention::InterventionBody;
 
 pub(super) fn definitions() -> Vec<Operation> {
     vec![
@@ -93,7 +93,7 @@ pub(super) fn schedules() -> Vec<Operation> {
     };
     let with_body = |path, id, summary, parameters: &[Parameter]| {
         base(path, id, summary, parameters)
-            .may_have_body(object::<PauseBody>(json!({ "reason": "the disk is full", "for": "2h" })))
+            .may_have_body(object::<InterventionBody>(json!({ "reason": "the disk is full", "for": "2h" })))
             .problems(&[
                 &JSON_BODY,
                 &[Code::InvalidReason, Code::TooLong, Code::InvalidDuration, Code::InvalidTime],

@@ -49,6 +49,9 @@ pub struct CommittedEvent {
     /// The worker, as lists show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<Box<Worker>>,
+    /// The cordon of `worker` was to end at this time, which has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordon_ended: Option<Time>,
     /// A worker that was forgotten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgotten: Option<WorkerRef>,

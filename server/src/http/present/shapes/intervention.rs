@@ -10,6 +10,9 @@ use super::Time;
 pub struct Intervention {
     /// The time of the command.
     pub since: Time,
+    /// The time at which it ends by itself; absent: an operator ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
     /// The name of the token or user; absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -23,18 +26,26 @@ impl Intervention {
     #[must_use]
     pub fn of(it: &scheduler::origin::Intervention) -> Self {
         let by = Some(it.origin.by.to_string()).filter(|by| !by.is_empty());
-        Self { since: Time(it.since), by, reason: it.origin.reason.as_deref().map(str::to_owned) }
+        let until = it.until.map(Time);
+        Self { since: Time(it.since), until, by, reason: it.origin.reason.as_deref().map(str::to_owned) }
     }
 
-    /// In words: `since 2026-11-20T13:09:01.177Z by anna: disk swap`.
+    /// In words: `since 2026-11-20T13:09:01.177Z until 2026-11-20T18:30:00.000Z by anna: disk swap`.
     #[must_use]
     pub fn words(&self) -> String {
         format!("since {}{}", self.since, self.why())
     }
 
-    /// The requester and the reason, as far as they are known: ` by anna: disk swap`.
+    /// The end, the requester and the reason, as far as they are known: ` until 2026-11-20T18:30:00.000Z by anna: disk swap`.
     #[must_use]
     pub fn why(&self) -> String {
+        let until = self.until.map(|until| format!(" until {until}")).unwrap_or_default();
+        format!("{until}{}", self.origin())
+    }
+
+    /// The requester and the reason, as far as they are known: ` by anna: disk swap`.
+    #[must_use]
+    pub fn origin(&self) -> String {
         why(self.by.as_deref(), self.reason.as_deref())
     }
 }

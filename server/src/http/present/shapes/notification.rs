@@ -17,7 +17,7 @@ pub struct Notification {
     pub kind: Text,
     /// The host of its target; of e-mail the address of the recipient.
     pub host: String,
-    /// The occasion: `failed`, `succeeded`, `recovered`, `lost`, `quarantined`, `late`, `stale`, `batch_failed` or `batch_succeeded`.
+    /// The occasion: `failed`, `succeeded`, `recovered`, `lost`, `quarantined`, `late`, `stale`, `batch_failed`, `batch_succeeded` or `batch_cancelled`.
     #[schema(value_type = String)]
     pub occasion: Text,
     /// How often that happened.

@@ -53,8 +53,8 @@ impl Pause {
     /// The JSON of a pause.
     #[must_use]
     pub fn of(target: &PauseTarget, pause: &Intervention) -> Self {
-        let super::Intervention { since, by, reason } = super::Intervention::of(pause);
-        Self { since: Some(since), until: pause.until.map(Time), by, reason, ..Self::target(target) }
+        let super::Intervention { since, until, by, reason } = super::Intervention::of(pause);
+        Self { since: Some(since), until, by, reason, ..Self::target(target) }
     }
 
     /// The JSON of a pause in the event of its beginning or its end.

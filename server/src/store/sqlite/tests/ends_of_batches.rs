@@ -5,7 +5,7 @@ use scheduler::batches::{BatchOptions, NewBatch};
 use scheduler::step::{AddedJob, Ended};
 
 use super::*;
-use crate::notifications::occasion::{Occasion, Occasions};
+use crate::notifications::occasion::Occasion;
 use crate::notifications::target_key::{TargetKey, TargetKind};
 use crate::store::{
     NotificationArchive as _, NotificationChange, NotificationFilter, NotificationRow, NotifyRule,
@@ -34,7 +34,7 @@ impl Stage {
             target: TargetKey("t1".to_owned()),
             kind: TargetKind::Slack,
             host: "hooks.example".to_owned(),
-            on: Occasions::from_iter([Occasion::BatchFailed, Occasion::BatchSucceeded]),
+            on: Occasion::ALL.into_iter().filter(|occasion| occasion.is_about_batch()).collect(),
             period_ms: 300_000,
         };
         let notify = Arc::new(NotifyRules([("resize".into(), vec![rule])].into()));
@@ -107,14 +107,21 @@ fn the_last_member_writes_one_message_and_a_repeated_group_no_second() {
 }
 
 #[test]
-fn each_batch_has_a_message_of_its_own_at_once_but_not_a_cancelled_one() {
+fn each_batch_has_a_message_of_its_own_at_once_also_a_cancelled_one() {
     let mut stage = Stage::new();
     stage.batch_of_one(1, State::Failed, 1_000);
     stage.batch_of_one(2, State::Cancelled, 1_001);
     stage.batch_of_one(3, State::Failed, 1_002);
     stage.batch_of_one(4, State::Succeeded, 1_003);
-    let batches: Vec<_> = stage.all().iter().filter_map(|row| Some((row.batch?.0, row.count))).collect();
-    assert_eq!(batches, [(1, 1), (3, 1), (4, 1)]);
+    let ends: Vec<_> = stage.all().iter().map(|row| (row.occasion, row.batch, row.count)).collect();
+    let end = |first, occasion| (occasion, Some(JobId(first)), 1);
+    let expected = [
+        end(1, Occasion::BatchFailed),
+        end(2, Occasion::BatchCancelled),
+        end(3, Occasion::BatchFailed),
+        end(4, Occasion::BatchSucceeded),
+    ];
+    assert_eq!(ends, expected);
     // The target refuses the first one: the others do not wait for it.
     let id = stage.all()[0].id;
     stage.change(NotificationChange::Try { id, at: Timestamp(2_000), due_at: LATER, give_up_at: LATER });

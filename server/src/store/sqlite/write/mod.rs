@@ -57,6 +57,7 @@ pub(super) fn change_record(
         match change {
             RecordChange::Access(change) => access::write(connection, change)?,
             RecordChange::Notification(change) => deliveries::change(connection, change)?,
+            RecordChange::WorkersLost(lost) => workers::put_lost(connection, lost)?,
         }
         connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())

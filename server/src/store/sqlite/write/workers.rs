@@ -2,7 +2,7 @@
 //!
 //! Rows of forgotten workers stay while jobs that are kept have attempts on them: lists show their names.
 
-use protocol::WorkerId;
+use protocol::{Timestamp, WorkerId};
 use rusqlite::{Connection, params};
 use scheduler::ids::JoinTokenId;
 
@@ -19,6 +19,15 @@ pub(super) fn remove_unused(connection: &Connection) -> WriteResult {
              AND NOT EXISTS (SELECT 1 FROM seen WHERE kind = ?1 AND which = workers.id)",
         )?
         .execute([SEEN_WORKER])?;
+    Ok(())
+}
+
+/// Writes when the connections of these workers ended without their leaving.
+pub(super) fn put_lost(connection: &Connection, lost: &[(WorkerId, Timestamp)]) -> WriteResult {
+    let mut statement = connection.prepare_cached("UPDATE workers SET lost_at = ?2 WHERE id = ?1")?;
+    for (worker, at) in lost {
+        statement.execute((worker.0.cast_signed(), at.0))?;
+    }
     Ok(())
 }
 
@@ -52,6 +61,7 @@ impl TransactionWriter<'_> {
                             row.cordon.as_ref().map(|cordon| cordon.since.0),
                             row.cordon.as_ref().and_then(interventions::by),
                             row.cordon.as_ref().and_then(|cordon| cordon.origin.reason.as_deref()),
+                            row.cordon_end().map(|at| at.0),
                         ],
                     )?;
                 }

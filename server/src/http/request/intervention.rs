@@ -1,4 +1,4 @@
-//! The body of a pause: `{"reason": "…", "for": "2h"}`, or none.
+//! The body of a pause or a cordon: `{"reason": "…", "for": "2h"}`, or none.
 
 use core::ops::RangeInclusive;
 use std::time::Duration;
@@ -20,44 +20,44 @@ use crate::http::request::job_request::instant;
 use crate::http::request::query::duration;
 use crate::http::request::reason;
 
-/// The body of a pause. It may be left out.
+/// The body of a pause or a cordon. It may be left out.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PauseBody {
+pub(crate) struct InterventionBody {
     /// Why, for people: 1 to 300 characters in one line.
     reason: Option<String>,
-    /// The pause ends by itself after this time, from 1s to 366d.
+    /// It ends by itself after this time, from 1s to 366d.
     #[serde(rename = "for")]
     lasts: Option<String>,
-    /// The pause ends by itself at this instant, within 366 days. Not together with `for`.
+    /// It ends by itself at this instant, within 366 days. Not together with `for`.
     until: Option<String>,
 }
 
-/// A pause as it was asked for.
+/// A pause or a cordon as it was asked for.
 #[derive(Debug)]
-pub(crate) struct PauseOrder {
+pub(crate) struct InterventionOrder {
     /// The time at which it ends by itself.
     pub(crate) until: Option<Timestamp>,
     /// The requester and the reason.
     pub(crate) origin: Origin,
 }
 
-/// Reads the body of a pause. The audit log gets the end and the reason.
+/// Reads the body of a pause or a cordon. The audit log gets the end and the reason.
 ///
 /// # Errors
 /// Those of [`reason::read`], `invalid_duration` for another `for`, and `invalid_time` for another `until` or for both.
-pub(crate) async fn read(headers: &HeaderMap, body: Body) -> Result<PauseOrder, Problem> {
-    let PauseBody { reason, lasts, until } = reason::optional(headers, body).await?;
+pub(crate) async fn read(headers: &HeaderMap, body: Body) -> Result<InterventionOrder, Problem> {
+    let InterventionBody { reason, lasts, until } = reason::optional(headers, body).await?;
     let until = end(clock::now().utc, lasts.as_deref(), until.as_deref())?;
     let origin = reason::origin(reason)?;
     if let Some(at) = until {
         let reason = origin.reason.as_ref().map(|reason| format!("; reason: {reason}")).unwrap_or_default();
         note::detail(format!("until {}{reason}", Time(at)));
     }
-    Ok(PauseOrder { until, origin })
+    Ok(InterventionOrder { until, origin })
 }
 
-/// The end of a pause that begins now.
+/// The end of a pause or a cordon that begins now.
 fn end(now: Timestamp, lasts: Option<&str>, until: Option<&str>) -> Result<Option<Timestamp>, Problem> {
     match (lasts, until) {
         (None, None) => Ok(None),
@@ -81,7 +81,7 @@ fn end(now: Timestamp, lasts: Option<&str>, until: Option<&str>) -> Result<Optio
             }
             if at > now + *LASTS.end() {
                 let detail = format!("\"{}\" is more than 366 days away", excerpt(text));
-                let hint = "without an end a pause lasts until it is resumed";
+                let hint = "without an end it lasts until somebody ends it";
                 return Err(refused(Code::InvalidTime, detail, hint));
             }
             Ok(Some(at))
@@ -89,7 +89,7 @@ fn end(now: Timestamp, lasts: Option<&str>, until: Option<&str>) -> Result<Optio
     }
 }
 
-/// The time that a pause with an end may last.
+/// The time that a pause or a cordon with an end may last.
 const LASTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(366 * 86_400);
 
 #[cfg(test)]
