@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
@@ -32,6 +32,7 @@ pub(crate) struct Flags {
 #[command(after_help = "Examples:
   longshore validate jobs.yaml && longshore reload
   longshore reload --expect 8230dfc31a74e134241c862845388210
+  longshore reload --reason 'merge request 41'
 
 longshore plan prints the command that loads what it has shown, and nothing else.")]
 pub(crate) struct ReloadFlags {
@@ -43,6 +44,9 @@ pub(crate) struct ReloadFlags {
     /// Reload only if the definitions of the server's file have this revision, which longshore plan prints.
     #[arg(long, value_name = "REVISION")]
     expect_new: Option<String>,
+    /// Why, such as a commit or a merge request: 1 to 300 characters in one line, which longshore changes shows with your name.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 /// Makes the server read jobs.yaml again.
@@ -51,7 +55,12 @@ pub(crate) async fn reload(flags: ReloadFlags) -> anyhow::Result<()> {
     let request = api.request(Method::POST, &["api", "definitions", "reload"]);
     let expected = [("expect", flags.expect), ("expect_new", flags.expect_new)];
     let expected = expected.into_iter().filter_map(|(name, revision)| Some((name, revision?)));
-    let json = api.json(request.query(&expected.collect::<Vec<_>>())).await?;
+    let request = request.query(&expected.collect::<Vec<_>>());
+    let request = match &flags.reason {
+        Some(reason) => request.json(&json!({ "reason": reason })),
+        None => request,
+    };
+    let json = api.json(request).await?;
     if records::print(flags.common.format, &json, "revision")? {
         return Ok(());
     }

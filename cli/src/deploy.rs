@@ -20,6 +20,7 @@ use crate::screen;
   longshore deploy jobs.yaml
   longshore deploy jobs.yaml --dry-run       changes nothing; exits with 0 if a deploy would succeed
   longshore deploy jobs.yaml --expect 8230dfc31a74e134241c862845388210
+  longshore deploy jobs.yaml --reason 'merge request 41'
   git show v41:jobs.yaml | longshore deploy -
 
 The server must run with --allow-deploy. It parses the file as its reload would. Files of env_file are those of the server.
@@ -39,6 +40,9 @@ pub(crate) struct Flags {
     /// Only check what a deploy would do, and print it.
     #[arg(long)]
     dry_run: bool,
+    /// Why, such as a commit or a merge request: 1 to 300 characters in one line, which longshore changes shows with your name.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 /// Sends the file, and prints what has changed.
@@ -49,7 +53,7 @@ pub(crate) async fn deploy(flags: Flags) -> anyhow::Result<()> {
             Failure::new(Exit::Usage, format!("{shown} is a directory; a deploy takes one file")).into()
         );
     }
-    let text = files::read_input(&flags.file)?;
+    let text = files::read_jobs_file(&flags.file)?;
     let api = Api::new(&flags.common.server_args)?;
     let mut request = api.request(Method::PUT, &["api", "definitions"]);
     if let Some(revision) = &flags.expect {
@@ -57,6 +61,9 @@ pub(crate) async fn deploy(flags: Flags) -> anyhow::Result<()> {
     }
     if let Some(max) = flags.max_removed {
         request = request.query(&[("max_removed", max)]);
+    }
+    if let Some(reason) = &flags.reason {
+        request = request.query(&[("reason", reason)]);
     }
     if flags.dry_run {
         request = request.query(&[("dry_run", "1")]);

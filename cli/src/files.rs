@@ -1,11 +1,12 @@
 //! Files that a verb writes.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use server::config::jobs_file::FILE_BYTES_MAX;
 
 use crate::failure::{Exit, Failure};
 
@@ -86,14 +87,32 @@ pub(crate) fn name_of_input(file: &Path) -> String {
     if is_stdin(file) { "standard input".to_owned() } else { file.display().to_string() }
 }
 
+/// Reads the text of a jobs file, or of standard input for `-`, as the server reads it.
+///
+/// # Errors
+/// It cannot be read, is larger than a jobs file may be, or is not UTF-8.
+pub(crate) fn read_jobs_file(file: &Path) -> Result<String, Failure> {
+    read_input(file, FILE_BYTES_MAX as u64)
+}
+
 /// Reads a text from a file, or from standard input for `-`.
 ///
 /// # Errors
-/// It cannot be read, or is not UTF-8.
-pub(crate) fn read_input(file: &Path) -> Result<String, Failure> {
+/// It cannot be read, has more bytes, or is not UTF-8.
+pub(crate) fn read_input(file: &Path, bytes_max: u64) -> Result<String, Failure> {
+    let refuse = |why: String| Failure::new(Exit::Usage, format!("{}: {why}", name_of_input(file)));
+    let mut bytes = Vec::new();
+    // One byte more shows that there are too many.
     let read = match is_stdin(file) {
-        true => std::io::read_to_string(std::io::stdin()),
-        false => std::fs::read_to_string(file),
+        true => std::io::stdin().take(bytes_max + 1).read_to_end(&mut bytes),
+        false => File::open(file).and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes)),
     };
-    read.map_err(|error| Failure::new(Exit::Usage, format!("cannot read {}: {error}", name_of_input(file))))
+    read.map_err(|error| Failure::new(Exit::Usage, format!("cannot read {}: {error}", name_of_input(file))))?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(refuse(format!("file_too_large: it is larger than {bytes_max} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        refuse(format!("not_utf8: it is not UTF-8 at byte offset {offset}; save it as UTF-8"))
+    })
 }

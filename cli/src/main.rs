@@ -12,6 +12,7 @@ mod backup;
 mod batches;
 mod bulk;
 mod cert;
+mod changes;
 mod client_certificate;
 mod completions;
 mod core_dumps;

@@ -74,7 +74,7 @@ async fn ask(flags: &Flags) -> anyhow::Result<(Plan, Value)> {
 /// The body of the request with its content type: the text of a file, or those of a directory.
 fn read(path: &Path) -> anyhow::Result<(&'static str, String)> {
     if !path.is_dir() {
-        return Ok(("application/yaml", files::read_input(path)?));
+        return Ok(("application/yaml", files::read_jobs_file(path)?));
     }
     let files = match jobs_file::read_text(path).map_err(|faults| validate::refuse(&faults))? {
         JobsText::Directory(files) => files,
@@ -187,7 +187,8 @@ fn key_line(change: &KeyChange) -> String {
     if change.hidden {
         return format!("{}: changed (values are not shown){mark}", change.key);
     }
-    let [old, new] = [&change.old, &change.new].map(|value| KeyChange::value_in_words(value.as_ref()));
+    let [old, new] =
+        [&change.old, &change.new].map(|value| KeyChange::value_in_words(&change.key, value.as_ref()));
     format!("{}: {old} -> {new}{mark}", change.key)
 }
 

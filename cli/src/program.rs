@@ -10,10 +10,10 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::failure::{Exit, exit_of};
 use crate::settings::{self, Invocation, Overridden};
 use crate::{
-    audit, backfill, backup, batches, cert, completions, definitions, deploy, dev, doctor, events, explain,
-    grep, health, import, job_verbs, jobs, limits, logs, man, notify, pauses, pipelines, plan, reschedule,
-    restore, run, schedules, schema, screen, server, show, statistics, submit, tokens, top, upgrade_check,
-    validate, wait, whoami, worker, workers,
+    audit, backfill, backup, batches, cert, changes, completions, definitions, deploy, dev, doctor, events,
+    explain, grep, health, import, job_verbs, jobs, limits, logs, man, notify, pauses, pipelines, plan,
+    reschedule, restore, run, schedules, schema, screen, server, show, statistics, submit, tokens, top,
+    upgrade_check, validate, wait, whoami, worker, workers,
 };
 
 /// A job server with remote workers.
@@ -74,6 +74,7 @@ pub(crate) enum Verb {
     Plan(plan::Flags),
     Deploy(deploy::Flags),
     Reload(definitions::ReloadFlags),
+    Changes(changes::Flags),
     Schedules(schedules::ListFlags),
     Next(schedules::NextFlags),
     Fires(schedules::FiresFlags),
@@ -164,6 +165,7 @@ fn perform(verb: Verb) -> anyhow::Result<()> {
         Verb::Plan(flags) => block_on(plan::plan(flags)),
         Verb::Deploy(flags) => block_on(deploy::deploy(flags)),
         Verb::Reload(flags) => block_on(definitions::reload(flags)),
+        Verb::Changes(flags) => block_on(changes::changes(flags)),
         Verb::Schedules(flags) => block_on(schedules::list(flags)),
         Verb::Next(flags) => block_on(schedules::next(flags)),
         Verb::Fires(flags) => block_on(schedules::fires(flags)),

@@ -1,6 +1,6 @@
 //! `longshore submit`: makes the jobs of a list.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use reqwest::Method;
@@ -11,6 +11,7 @@ use crate::args::CommonArgs;
 use crate::batches;
 use crate::duration;
 use crate::failure::{Exit, Failure};
+use crate::files;
 
 /// Create the jobs that a file lists: all of them, or none.
 #[derive(Debug, clap::Args)]
@@ -51,8 +52,15 @@ pub(crate) struct Flags {
 /// Makes the jobs of a list.
 pub(crate) async fn submit(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let text = read(&flags.file)?;
+    let text = files::read_input(&flags.file, BYTES_MAX)?;
     let is_array = text.trim_start().starts_with('[');
+    if !is_array && !text.trim_start().starts_with('{') && !text.trim().is_empty() {
+        let shown = files::name_of_input(&flags.file);
+        let why = format!(
+            "{shown}: this is no list of jobs, which is a JSON array, or a JSON object a line (NDJSON)"
+        );
+        return Err(Failure::new(Exit::Usage, why).hint(HINT).into());
+    }
     let form = if is_array { "application/json" } else { "application/x-ndjson" };
     let mut request = api.request(Method::POST, &["api", "jobs"]).header(CONTENT_TYPE, form).body(text);
     if let Some(name) = &flags.batch_name {
@@ -68,10 +76,6 @@ pub(crate) async fn submit(flags: Flags) -> anyhow::Result<()> {
     batches::submit(&api, request, flags.key.as_deref(), &output).await
 }
 
-fn read(file: &Path) -> Result<String, Failure> {
-    let read = match file.as_os_str() == "-" {
-        true => std::io::read_to_string(std::io::stdin()),
-        false => std::fs::read_to_string(file),
-    };
-    read.map_err(|error| Failure::new(Exit::Usage, format!("cannot read {}: {error}", file.display())))
-}
+/// As much as the server takes.
+const BYTES_MAX: u64 = server::http::LIST_BYTES_MAX as u64;
+const HINT: &str = "\"longshore submit --help\" has an example; the definitions of a jobs file are brought to the server by \"longshore deploy\"";

@@ -157,6 +157,9 @@ async fn create(flags: CreateFlags) -> anyhow::Result<()> {
     // The file first: a token that cannot be kept is not made.
     let draft = flags.save.as_deref().map(|file| Draft::create(file, PRIVATE)).transpose()?;
     let mut json = api.json(api.request(reqwest::Method::POST, &["api", "tokens"]).json(&body)).await?;
+    for warning in json["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        screen::note(&format!("warning: {warning}"));
+    }
     if let (Some(file), Some(draft)) = (&flags.save, draft) {
         let made: NewToken = parse(&api, &json)?;
         draft.finish(&format!("{}\n", made.token)).with_context(|| {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use server::config::jobs_file::{self, Environment, Fault, Faults, JobsText};
+use server::config::jobs_file::{self, Environment, Fault, Faults, JobsText, LoadedFile};
 
 use crate::args::OutputArgs;
 use crate::failure::{Exit, Failure};
@@ -53,9 +53,11 @@ pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
     let environment = if flags.elsewhere { environment.elsewhere() } else { environment };
     let file = files::name_of_input(&flags.file);
     let loaded = match files::is_stdin(&flags.file) {
-        true => jobs_file::parse(&files::read_input(&flags.file)?, Path::new(&file), &environment),
+        true => jobs_file::parse(&files::read_jobs_file(&flags.file)?, Path::new(&file), &environment),
         false => jobs_file::load(&flags.file, &environment),
     };
+    // As plan, reload and deploy say it. Only the first start of a server takes a file without jobs.
+    let loaded = loaded.and_then(LoadedFile::require_jobs);
     match (loaded, flags.output.format) {
         (Ok(loaded), format) if format.is_text() => {
             for warning in &loaded.warnings {

@@ -44,6 +44,7 @@ const VERBS: &[&str] = &[
     "plan",
     "deploy",
     "reload",
+    "changes",
     "schedules",
     "next",
     "fires",

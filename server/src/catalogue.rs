@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::notifications::target::{Target, Targets};
 use crate::policy::Policy;
 use crate::retention_rule::RetentionRule;
-use crate::store::{NotifyRules, StoredDefinition};
+use crate::store::{DefinitionHash, DefinitionHashes, NotifyRules, StoredDefinition};
 
 /// An entry of jobs.yaml: the definition and its descriptive keys.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +49,34 @@ impl Entry {
         Self { file: other.file.clone(), ..self.clone() } != *other
     }
 
+    /// A hash of all its keys, apart from secrets of webhooks. Another build of this program may hash the same keys to another value.
+    #[must_use]
+    pub fn hash(&self) -> Revision {
+        let mut hash = Hash(Sha256::new());
+        let written = self.write_all_keys(&mut hash);
+        debug_assert_eq!(written, Ok(()), "a hash takes any text");
+        hash.finish()
+    }
+
+    fn write_all_keys(&self, hash: &mut Hash) -> fmt::Result {
+        let Self {
+            definition,
+            stored: _,
+            file: _,
+            params_in_order,
+            description,
+            owner,
+            tags,
+            notify,
+            retention,
+        } = self;
+        let Definition { name, revision, expect, timetable, .. } = &**definition;
+        let targets: Vec<_> = notify.iter().map(Target::rule).collect();
+        // The form for debugging has all of a value. It only has to be the same while this program runs, and in the next run of it.
+        write!(hash, "{name:?} {revision:?} {expect:?} {timetable:?} ")?;
+        write!(hash, "{params_in_order:?} {description:?} {owner:?} {tags:?} {targets:?} {retention:?}")
+    }
+
     /// The parameters in the order of the file; those that it does not name come last, by name.
     #[must_use]
     pub fn params(&self) -> Vec<&Param> {
@@ -62,6 +90,21 @@ impl Entry {
 /// Hashes the text that is written to it.
 struct Hash(Sha256);
 
+impl Hash {
+    fn finish(self) -> Revision {
+        let hash = self.0.finalize();
+        Revision(u128::from_be_bytes(std::array::from_fn(|index| hash[index])))
+    }
+}
+
+/// A hash of the form for debugging of a value.
+pub(crate) fn hash_of(value: &impl fmt::Debug) -> Revision {
+    let mut hash = Hash(Sha256::new());
+    let written = write!(hash, "{value:?}");
+    debug_assert_eq!(written, Ok(()), "a hash takes any text");
+    hash.finish()
+}
+
 impl fmt::Write for Hash {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.update(text.as_bytes());
@@ -74,6 +117,8 @@ impl fmt::Write for Hash {
 pub struct Definitions {
     entries: BTreeMap<String, Arc<Entry>>,
     policy: Arc<Policy>,
+    /// Computed once: it takes a tenth of a second for a very large file.
+    hashes: OnceLock<Arc<DefinitionHashes>>,
     revision: OnceLock<Revision>,
     /// Definitions with targets of notifications that jobs.yaml had since the start of the server and has no more, the one that left last at the
     /// end. Their jobs and their messages may live on. Targets hold secrets, so they are not stored, and a start knows none of them.
@@ -93,6 +138,7 @@ impl Definitions {
                 .map(|entry| (entry.definition.name.clone(), Arc::new(entry)))
                 .collect(),
             policy: Arc::default(),
+            hashes: OnceLock::new(),
             revision: OnceLock::new(),
             removed: Vec::new(),
         }
@@ -144,31 +190,20 @@ impl Definitions {
     pub fn revision(&self) -> Revision {
         *self.revision.get_or_init(|| {
             let mut hash = Hash(Sha256::new());
-            let written = self.iter().try_for_each(|entry| {
-                let Entry {
-                    definition,
-                    stored: _,
-                    file: _,
-                    params_in_order,
-                    description,
-                    owner,
-                    tags,
-                    notify,
-                    retention,
-                } = &**entry;
-                let Definition { name, revision, expect, timetable, .. } = &**definition;
-                let targets: Vec<_> = notify.iter().map(Target::rule).collect();
-                // The form for debugging has all of a value. It only has to be the same while this program runs.
-                write!(hash, "{name:?} {revision:?} {expect:?} {timetable:?} ")?;
-                write!(
-                    hash,
-                    "{params_in_order:?} {description:?} {owner:?} {tags:?} {targets:?} {retention:?}"
-                )
-            });
+            let hashes = self.hashes();
+            let written = hashes.iter().try_for_each(|(name, it)| write!(hash, "{name:?} {} ", it.all));
             debug_assert_eq!(written, Ok(()), "a hash takes any text");
-            let hash = hash.0.finalize();
-            Revision(u128::from_be_bytes(std::array::from_fn(|index| hash[index])))
+            hash.finish()
         })
+    }
+
+    /// The hashes of all definitions.
+    #[must_use]
+    pub fn hashes(&self) -> Arc<DefinitionHashes> {
+        let hash =
+            |entry: &Arc<Entry>| DefinitionHash { revision: entry.definition.revision, all: entry.hash() };
+        let all = || self.iter().map(|entry| (entry.definition.name.clone(), hash(entry))).collect();
+        self.hashes.get_or_init(|| Arc::new(all())).clone()
     }
 
     /// The targets of notifications, as the store needs them; also those of removed definitions that are kept.

@@ -40,6 +40,9 @@ pub enum ServerError {
     /// The store cannot be read for lost workers.
     #[error("cannot read the lost workers")]
     LostWorkers(#[source] ReadError),
+    /// The history of the definitions cannot be read.
+    #[error("cannot read the history of the definitions in the store")]
+    History(#[source] ReadError),
     /// The client for notifications cannot be set up.
     #[error("cannot set up the client for notifications")]
     WebClient(#[source] Box<dyn std::error::Error + Send + Sync>),

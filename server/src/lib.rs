@@ -118,7 +118,7 @@ impl Server {
             let _ = engine.await;
             return Err(error.into());
         }
-        let records = self.records.clone();
+        let (records, reloader) = (self.records.clone(), self.reloader.clone());
         let recording = tokio::spawn({
             let (records, shutdown) = (self.records.clone(), self.shutdown.clone());
             async move { records.run(shutdown).await }
@@ -135,6 +135,9 @@ impl Server {
             let _ = recording.await;
             // Requests that were under way at the shutdown.
             records.write_audit().await;
+            if let Some(history) = reloader.history() {
+                history.write_waiting().await;
+            }
             // The log writer ends with its last handle, after writing everything it has accepted.
             drop(self.acceptor);
             engine_stop.cancel();

@@ -28,7 +28,7 @@ use crate::notifications::requests::SendRequests;
 use crate::policy::Policy;
 use crate::registries::{Registries, RegistriesError};
 use crate::reload::start::StartDefinitions;
-use crate::reload::{Refusal, Reloader};
+use crate::reload::{DefinitionHistory, Refusal, Reloader};
 use crate::retention_time::RetentionTime;
 use crate::storage::Storage;
 use crate::store::AccessArchive as _;
@@ -52,6 +52,8 @@ impl Server {
         let (engine, handles) = load_engine(&config, store, &definitions)?;
         let retention_time = RetentionTime::unknown();
         let records = load_records(archive.clone(), &handles, retention_time.clone())?;
+        let history = DefinitionHistory::new(archive.clone(), handles.record_writer.clone());
+        history.record_start(&definitions).map_err(ServerError::History)?;
         let (listener, tls) = bind(&config).await?;
         let storage = Storage::of(&config.data_dir);
         tokio::spawn(storage.clone().watch(shutdown.clone()));
@@ -74,7 +76,7 @@ impl Server {
         tokio::spawn(machines.store_losses(handles.record_writer.clone(), parts.shutdown.clone()));
         tokio::spawn(event_feed.run());
         parts.start_secrets_watch(&acceptor, handles.handle.clone());
-        let reloader = parts.start_reloader(handles.handle.clone(), refusal, loaded.text);
+        let reloader = parts.start_reloader(handles.handle.clone(), refusal, loaded.text, history);
         let notifications = parts.start_notifications(handles.record_writer, handles.metrics.clone())?;
         let (address, metrics, now) = (listener.address(), handles.metrics.clone(), clock::now().utc);
         let access = parts.config.access(address, handles.cluster, &parts.records, metrics, now);
@@ -277,9 +279,20 @@ impl Parts {
         tokio::spawn(watch.run(self.shutdown.clone()));
     }
 
-    /// Makes the reloader. If the configuration says so, starts the task that cancels waiting jobs of removed definitions.
-    fn start_reloader(&self, engine: Handle, refusal: Option<Refusal>, text: JobsText) -> Arc<Reloader> {
+    /// Makes the reloader, and starts the task that writes its history. If the configuration says so, starts the task that cancels waiting jobs of removed definitions.
+    fn start_reloader(
+        &self,
+        engine: Handle,
+        refusal: Option<Refusal>,
+        text: JobsText,
+        history: DefinitionHistory,
+    ) -> Arc<Reloader> {
         let config = &self.config;
+        let history = Arc::new(history);
+        tokio::spawn({
+            let (history, shutdown) = (history.clone(), self.shutdown.clone());
+            async move { history.run(shutdown).await }
+        });
         let reloader =
             Reloader::new(engine, self.catalogue.clone(), config.jobs_file.clone(), config.intervals)
                 .with_secrets(config.secrets.clone())
@@ -290,7 +303,8 @@ impl Parts {
                 .with_refusal(refusal)
                 .with_text(text)
                 .with_mail(self.mail)
-                .with_records(self.records.clone());
+                .with_records(self.records.clone())
+                .with_history(history);
         let reloader = Arc::new(reloader);
         if config.removed_definitions == RemovedDefinitions::Cancel {
             let (reloader, archive) = (reloader.clone(), self.archive.clone());

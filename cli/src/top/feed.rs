@@ -322,7 +322,7 @@ mod tests {
         read_all(&mut due, Watched::default(), now);
         let definitions = Watched { tab: Tab::Definitions, details: None };
         assert_eq!(read_all(&mut due, definitions, now), [List::Definitions]);
-        due.has_changed("definition.changed");
+        due.has_changed("definition.removed");
         assert_eq!(due.earliest(Watched::default()), None);
         assert_eq!(due.earliest(definitions), Some(now + BEHIND_EVERY));
     }

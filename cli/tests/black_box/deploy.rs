@@ -119,7 +119,12 @@ async fn a_refused_deploy_changes_neither_the_file_nor_the_definitions() {
     let shown = cluster.path("mine.yaml").display().to_string();
     refused("jobs: { a: { runtime: fake } }\nx: 1\n", &[], &[&format!("{shown}:2:1: unknown_field")]).await;
     refused("jobs: {}\n", &[], &[&format!("{shown}: no_jobs: file defines no jobs")]).await;
-    refused(&format!("{NEW}#{}", "x".repeat(2_000_000)), &[], &["body_too_large"]).await;
+    refused(
+        &format!("{NEW}#{}", "x".repeat(2_000_000)),
+        &[],
+        &[&format!("{shown}: file_too_large: it is larger than 2000000 bytes")],
+    )
+    .await;
     refused(NEW, &["--expect", &"0".repeat(32)], &["the definitions have the revision"]).await;
     refused(NEW, &["--expect", "abc"], &["as a plan shows it"]).await;
     refused(NEW, &["--max-removed", "0"], &["too_many_removed", "may remove 0: old"]).await;

@@ -130,3 +130,23 @@ async fn a_request_that_waits_ends_with_the_revocation_of_its_token() {
     let problem: Value = answer.json().await.unwrap();
     assert_eq!(problem["code"], "invalid_token", "it was admitted before: {problem}");
 }
+
+/// The definitions may come later, so it is no error; and mistypes are common.
+#[tokio::test]
+async fn a_token_for_definitions_that_are_not_there_is_made_with_a_warning() {
+    let (cluster, _server, admin) = start().await;
+    let create = |name: &str, definitions: &str, more: &[&str]| {
+        let words = ["token", "create", name, "--role", "submitter", "--definitions", definitions];
+        cluster.run_as(&admin, &[&words, more].concat())
+    };
+    let (code, text) = create("one", "helo,other,nightly-*", &[]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("warning: no definition fits \"helo\" now; did you mean \"hello\"?"), "{text}");
+    assert!(text.contains("warning: no definition fits \"nightly-*\" now\n"), "{text}");
+    assert!(!text.contains("\"other\"") && text.contains("longshore_"), "{text}");
+    let file = cluster.path("two.token").display().to_string();
+    let (code, text) = create("two", "nightly-*", &["--save", &file]);
+    assert!(code == 0 && text.contains("warning: no definition fits"), "{text}");
+    let (code, text) = create("three", "hel*", &["-o", "json"]);
+    assert!(code == 0 && !text.contains("warning"), "{text}");
+}

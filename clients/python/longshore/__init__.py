@@ -9,6 +9,8 @@ from ._errors import WaitTimeout as WaitTimeout
 from ._map import Results as Results
 from ._pipelines import tree as tree
 from ._types import Batch as Batch, BatchStatus as BatchStatus, BulkResult as BulkResult, Definition as Definition
+from ._types import DefinitionChange as DefinitionChange, Deployed as Deployed
 from ._types import Dependency as Dependency, Event as Event, Fire as Fire, Job as Job, JobFields as JobFields, Output as Output
-from ._types import Pause as Pause, Pipeline as Pipeline, PipelineJob as PipelineJob, RetriedBatch as RetriedBatch
+from ._types import Pause as Pause, Pipeline as Pipeline, PipelineJob as PipelineJob, Plan as Plan
+from ._types import Reloaded as Reloaded, RetriedBatch as RetriedBatch
 from ._types import Schedule as Schedule, Worker as Worker

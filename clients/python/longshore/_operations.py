@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generator, Iterator, List, Optional, Union, cast
+from typing import Generator, Iterator, List, Mapping, Optional, Union, cast
 from urllib.parse import quote
 
 from ._base import Base
-from ._encode import duration, instant, query
+from ._encode import duration, instant, query, to_json
 from ._errors import NotFound
-from ._types import Definition, Duration, Event, Filter, Fire, Pause, Schedule, Worker
+from ._http import Request, parse_json
+from ._types import Definition, DefinitionChange, Deployed, Duration, Event, Filter, Fire, Pause, Plan, Reloaded, Schedule, Worker
 
 WorkerRef = Union[int, str]  # The number of a worker, or its name.
 Instant = Union[str, datetime, None]
@@ -59,6 +60,33 @@ class Operations(Base):
     def definition(self, name: str) -> Definition:
         """One definition, with its `waiting` jobs by reason, `pauses`, `schedules`, `limits` and `last_ended` job."""
         return cast(Definition, self._get(_of(name)))
+
+    def plan(self, text: Union[str, Mapping[str, str]]) -> Plan:
+        """What a reload of this text of a jobs file, or of these texts by the names of their files, would change. Changes nothing."""
+        return cast(Plan, parse_json(self._send_text("POST", "/api/definitions/plan", {}, text)))
+
+    def deploy(
+        self, text: str, *, reason: Optional[str] = None, expect: Optional[str] = None, max_removed: Optional[int] = None,
+        dry_run: bool = False,
+    ) -> Deployed:  # fmt: skip
+        """Replaces the jobs file of the server by this text, and loads it; or only checks that.
+
+        `expect` is the revision that the definitions must have, `max_removed` how many of them may go: else it raises `Conflict`."""
+        choice = query(reason=reason, expect=expect, max_removed=max_removed, dry_run=1 if dry_run else None)
+        return cast(Deployed, parse_json(self._send_text("PUT", "/api/definitions", choice, text)))
+
+    def reload(
+        self, *, reason: Optional[str] = None, expect: Optional[str] = None, expect_new: Optional[str] = None
+    ) -> Reloaded:  # fmt: skip
+        """Lets the server read its jobs file again. `expect` is the revision that the definitions must have, `expect_new` that of the file."""
+        choice = query(expect=expect, expect_new=expect_new)
+        return cast(Reloaded, self._send("POST", "/api/definitions/reload", choice, {"reason": reason}))
+
+    def definition_changes(
+        self, *, name: Filter = None, by: Optional[str] = None, since: Filter = None, page_size: int = 100
+    ) -> Iterator[DefinitionChange]:  # fmt: skip
+        """The loads that have changed definitions, newest first, read page by page."""
+        return self._pages("/api/definitions/changes", query(name=name, by=by, since=since, limit=page_size))
 
     def pause_definition(
         self, name: str, reason: Optional[str] = None, *, schedule: Optional[str] = None,
@@ -121,6 +149,14 @@ class Operations(Base):
     ) -> bool:  # fmt: skip
         fields = {"reason": reason, "for": duration(lasts), "until": instant(until)}
         return cast(bool, self._send("POST", path, query(**choice), fields))
+
+    def _send_text(self, method: str, path: str, choice: Mapping[str, str], text: Union[str, Mapping[str, str]]) -> bytes:
+        if isinstance(text, str):
+            kind, body = "application/yaml", text.encode()
+        else:
+            files = [{"name": name, "text": content} for name, content in text.items()]
+            kind, body = "application/json", to_json({"files": files})
+        return self._http.call(Request(method, path, choice, body, {"Content-Type": kind}))[1]
 
     def _number(self, worker: WorkerRef) -> int:
         if isinstance(worker, int):

@@ -109,6 +109,20 @@ Event = TypedDict("Event", {
 
 Definition = Dict[str, Any]
 
+# What a reload or a deploy would change, or has changed.
+Plan = Dict[str, Any]
+Deployed = Dict[str, Any]
+Reloaded = TypedDict("Reloaded", {
+    "definitions": int, "revision": str, "added": "list[str]", "changed": "list[str]", "removed": "list[str]", "policy_changed": bool,
+    "warnings": "list[str]",
+}, total=False)  # fmt: skip
+
+# A load that has changed definitions: `cause` is `start`, `reload`, `watch` or `deploy`.
+DefinitionChange = TypedDict("DefinitionChange", {
+    "id": int, "at": str, "cause": str, "by": str, "reason": str, "before": str, "after": str, "added": "list[str]", "added_more": int,
+    "changed": "list[str]", "changed_more": int, "removed": "list[str]", "removed_more": int, "policy_changed": bool,
+}, total=False)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Output:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from longshore import InvalidRequest, NotFound
+from longshore import Conflict, InvalidRequest, NotFound
 
-from .cluster import ClusterCase, until
+from .cluster import JOBS, ClientCase, Cluster, ClusterCase, until
 
 
 class Operations(ClusterCase):
@@ -92,3 +92,32 @@ class Operations(ClusterCase):
         self.assertEqual([*self.client.fires("yearly", schedule="main")], [])
         with self.assertRaises(NotFound):
             next(self.client.fires("nightly"))
+
+
+class Definitions(ClientCase):
+    def setUp(self) -> None:
+        self.cluster = Cluster()
+        self.addCleanup(self.cluster.close)
+        self.cluster.start_server("--allow-deploy")
+        self.client = self.cluster.client()
+
+    def test_definitions_are_planned_deployed_and_reloaded_with_a_reason(self) -> None:
+        more = JOBS + "  more: { runtime: fake }\n"
+        plan = self.client.plan(more)
+        self.assertEqual([added["name"] for added in plan["added"]], ["more"])
+        self.assertEqual(self.client.plan({"a.yaml": JOBS, "b.yaml": "jobs: { more: { runtime: fake } }"})["unchanged"], plan["unchanged"])
+        self.assertTrue(self.client.deploy(more, dry_run=True)["dry_run"])
+        deployed = self.client.deploy(more, reason="commit 5c1e", expect=plan["current_revision"], max_removed=0)
+        self.assertEqual((deployed["revision"], deployed["previous_file"]), (plan["revision"], "jobs.yaml.previous"))
+        with self.assertRaises(Conflict) as refused:
+            self.client.deploy(JOBS, max_removed=0)
+        self.assertEqual(refused.exception.code, "too_many_removed")
+        self.cluster.path("jobs.yaml").write_text(JOBS)
+        with self.assertRaises(Conflict):
+            self.client.reload(expect_new=plan["revision"])
+        self.assertEqual(self.client.reload(reason="back", expect=plan["revision"])["removed"], ["more"])
+        changes = list(self.client.definition_changes(name="more", page_size=1))
+        facts = [(change["cause"], change["reason"], change["added"], change["removed"]) for change in changes]
+        self.assertEqual(facts, [("reload", "back", [], ["more"]), ("deploy", "commit 5c1e", ["more"], [])])
+        with self.assertRaises(InvalidRequest):
+            self.client.plan("jobs: [")

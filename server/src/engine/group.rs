@@ -10,13 +10,15 @@ use scheduler::step::{Change, Effect};
 use tokio::sync::oneshot;
 
 use super::refused::Fingerprint;
-use crate::store::{Group, StoredDefinition};
+use crate::store::{DefinitionHashes, Group, StoredDefinition};
 
 /// The group that is being decided.
 #[derive(Debug, Default)]
 pub(super) struct OpenGroup {
     pub(super) changes: Vec<Change>,
     pub(super) definitions: Vec<Arc<StoredDefinition>>,
+    /// All definitions, if they were loaded in this group.
+    pub(super) loaded: Option<Arc<DefinitionHashes>>,
     pub(super) effects: GroupEffects,
     /// The fingerprints of its inputs, recorded if the store refuses the group.
     pub(super) fingerprints: Vec<Fingerprint>,
@@ -56,7 +58,7 @@ impl OpenGroup {
     pub(super) fn take_changes(&mut self, at: Timestamp) -> Group {
         let (definitions, changes) =
             (std::mem::take(&mut self.definitions), std::mem::take(&mut self.changes));
-        Group { at, definitions, changes, ..Group::default() }
+        Group { at, definitions, changes, loaded: self.loaded.take(), ..Group::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -301,7 +301,7 @@ impl Engine {
 
     fn define(&mut self, now: Now, definitions: &Definitions) {
         self.open.definitions.extend(definitions.iter().map(|entry| entry.stored.clone()));
-        self.notify = definitions.notify_rules();
+        (self.notify, self.open.loaded) = (definitions.notify_rules(), Some(definitions.hashes()));
         let current = definitions.iter().map(|entry| entry.definition.clone()).collect();
         self.step(now, Input::ReplaceDefinitions(current));
     }

@@ -191,6 +191,7 @@ mod tests {
             definitions: Vec::new(),
             changes: vec![Change::WorkerForgotten(WorkerId(1))],
             notify: Arc::default(),
+            loaded: None,
         }))
     }
 

@@ -22,7 +22,7 @@ use super::id::EventId;
 use super::live_jobs::{DefinitionIndex, JobFacts, LiveJobs};
 use super::record::{AttemptSubject, DefinitionRef, EventRecord, Subject, WorkerName};
 use crate::metrics::Metrics;
-use crate::store::{Group, JobOrigin, StoredDefinition};
+use crate::store::{DefinitionHashes, Group, JobOrigin, StoredDefinition};
 
 /// The state of the feed. The engine fills it while it loads the store.
 #[derive(Debug, Default)]
@@ -33,8 +33,8 @@ pub struct FeedState {
     pub(super) attempts: HashMap<JobId, AttemptSubject>,
     definitions: Vec<Arc<DefinitionRef>>,
     by_revision: HashMap<Revision, DefinitionIndex>,
-    /// The revisions in jobs.yaml, by name; absent until it was read for the first time.
-    current: Option<HashMap<String, Revision>>,
+    /// The definitions in force; absent until they were loaded for the first time.
+    current: Option<Arc<DefinitionHashes>>,
     workers: HashMap<WorkerId, WorkerRow>,
     /// Large batches that are not complete, by their first job.
     pub(super) pending: HashMap<JobId, PendingCount>,
@@ -167,7 +167,12 @@ impl FeedState {
         self.last = EventId::before_group(group);
         let mut last = self.last;
         let mut sink = EventSink { last: &mut last, records };
-        self.define(&group.definitions, group.at, &mut sink);
+        for stored in &group.definitions {
+            self.learn(stored.revision, &stored.name);
+        }
+        if let Some(loaded) = &group.loaded {
+            self.load(loaded, group.at, &mut sink);
+        }
         // The row of a slot comes after its job.
         self.fired.clear();
         self.fired.extend(group.changes.iter().filter_map(|change| match change {
@@ -186,8 +191,8 @@ impl FeedState {
                     sink.add(group.at, "worker.forgotten", subject);
                 }
                 Change::Fire(row) => {
-                    let revision = self.current.as_ref().and_then(|names| names.get(&*row.definition));
-                    let definition = revision.and_then(|revision| self.published.definitions.get(revision));
+                    let hash = self.current.as_ref().and_then(|names| names.get(&*row.definition));
+                    let definition = hash.and_then(|hash| self.published.definitions.get(&hash.revision));
                     self.metrics.slots_decided(row, definition.map(|definition| &**definition));
                     let kind = match row.verdict {
                         FireVerdict::Fired(_) | FireVerdict::CaughtUp(_) | FireVerdict::Backfilled(_) => {
@@ -282,22 +287,17 @@ impl FeedState {
         WorkerName { id, name }
     }
 
-    fn define(&mut self, all: &[Arc<StoredDefinition>], at: Timestamp, sink: &mut EventSink<'_>) {
-        if all.is_empty() {
-            return;
+    /// Makes events of what differs between the definitions before and after a load. The first load of a process has none.
+    fn load(&mut self, loaded: &Arc<DefinitionHashes>, at: Timestamp, sink: &mut EventSink<'_>) {
+        let Some(before) = self.current.replace(loaded.clone()) else { return };
+        let subject = |name: &str, revision| {
+            Subject::Definition(Arc::new(DefinitionRef { name: name.into(), revision }))
+        };
+        for (name, hash) in loaded.iter().filter(|(name, hash)| before.get(*name) != Some(hash)) {
+            sink.add(at, "definition.changed", subject(name, hash.revision));
         }
-        for stored in all {
-            self.learn(stored.revision, &stored.name);
-        }
-        let is_first = self.current.is_none();
-        let current = self.current.get_or_insert_default();
-        for stored in all {
-            let was = current.insert(stored.name.clone(), stored.revision);
-            if !is_first && was != Some(stored.revision) {
-                let index = self.by_revision[&stored.revision];
-                let changed = self.definitions[index.0 as usize].clone();
-                sink.add(at, "definition.changed", Subject::Definition(changed));
-            }
+        for (name, hash) in before.iter().filter(|(name, _)| !loaded.contains_key(*name)) {
+            sink.add(at, "definition.removed", subject(name, hash.revision));
         }
     }
 

@@ -17,7 +17,7 @@ use super::id::EventId;
 use crate::store::JobSlot;
 
 /// All kinds of events, in the order of the docs.
-pub const KINDS: [&str; 45] = [
+pub const KINDS: [&str; 46] = [
     "job.accepted",
     "job.assigned",
     "job.started",
@@ -47,6 +47,7 @@ pub const KINDS: [&str; 45] = [
     "schedule.paused",
     "schedule.resumed",
     "definition.changed",
+    "definition.removed",
     "expectation.missed",
     "expectation.met",
     "definition.paused",
@@ -108,7 +109,7 @@ pub enum Subject {
     Fire(Box<FireRow>),
     /// Jobs and schedules that were paused, with the origin of the pause, or resumed.
     Pause(PauseTarget, PauseChange),
-    /// A definition with its new revision.
+    /// A definition with its new revision, or the last one if it was removed.
     Definition(Arc<DefinitionRef>),
     /// The state of an expectation.
     Expectation(Box<ExpectationRow>),

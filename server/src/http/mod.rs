@@ -21,14 +21,17 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 use api::{
-    audit, backfill, batches, bulk, definitions, deploy, events, explain, health, jobs, limits, logs,
-    metrics, notifications, pauses, pipelines, plan, reload, schedules, statistics, submit, tokens, usage,
-    whoami, workers,
+    audit, backfill, batches, bulk, definition_changes, definitions, deploy, events, explain, health, jobs,
+    limits, logs, metrics, notifications, pauses, pipelines, plan, reload, schedules, statistics, submit,
+    tokens, usage, whoami, workers,
 };
 use middleware::{compression, deprecation, front};
 use request::query;
 use state::AppState;
 pub use state::{BODY_BYTES_MAX, Services};
+
+/// Bytes of a list of jobs in one request.
+pub const LIST_BYTES_MAX: usize = request::job_request::MANY_BYTES_MAX;
 
 /// Builds the router of all paths. `worker_connections` brings `GET /api/workers/connect`; its requests pass the same middleware.
 ///
@@ -59,6 +62,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/workers/{id}/{verb}", post(workers::operate))
         .route("/api/limits", get(limits::list))
         .route("/api/definitions", get(definitions::list).put(deploy::deploy))
+        .route("/api/definitions/changes", get(definition_changes::list))
         .route("/api/definitions/reload", post(reload::reload))
         .route("/api/definitions/{name}/fires", get(schedules::fires))
         .route("/api/definitions/{name}/statistics", get(statistics::of_definition))

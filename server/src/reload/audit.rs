@@ -1,11 +1,12 @@
 //! Rows of the audit log that no request writes: of reloads that none asks for, and of deploys whose client left.
 
-use super::{DeployError, Deployed, Expected, ReloadError, Reloaded, Reloader};
+use super::{DeployError, Deployed, Expected, LoadOrigin, ReloadError, Reloaded, Reloader};
 use crate::auth::actor::Actor;
 use crate::auth::audit::AuditedRequest;
 use crate::auth::audit::note::AuditNote;
 use crate::auth::records::AccessRecords;
 use crate::clock;
+use crate::store::LoadCause;
 
 /// The cause of a reload that no request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,14 @@ pub(super) enum Cause {
 }
 
 impl Cause {
+    /// The cause of the load, for the history of the definitions.
+    const fn of_load(self) -> LoadCause {
+        match self {
+            Self::Signal => LoadCause::Reload,
+            Self::Watch | Self::Retry => LoadCause::Watch,
+        }
+    }
+
     /// The log says already what this reload has led to.
     fn leaves_no_trace(self, result: &Result<Reloaded, ReloadError>) -> bool {
         match (self, result) {
@@ -48,7 +57,8 @@ impl Reloader {
     }
 
     pub(super) async fn reload_for(&self, cause: Cause) -> NextReload {
-        let result = self.reload(Expected::default()).await;
+        let origin = LoadOrigin::without_request(cause.of_load());
+        let result = self.reload(Expected::default(), &origin).await;
         let next = match &result {
             Ok(_) | Err(ReloadError::Faults(_)) => NextReload::AfterChange,
             Err(_) => NextReload::Retry,
@@ -79,10 +89,18 @@ impl Reloader {
     }
 
     /// Records the end of a deploy whose client left before it: the row of its request does not have it.
-    pub(super) fn record_deploy(&self, actor: &Actor, result: &Result<Deployed, DeployError>) {
+    pub(super) fn record_deploy(
+        &self,
+        actor: &Actor,
+        origin: &LoadOrigin,
+        result: &Result<Deployed, DeployError>,
+    ) {
         let Some(records) = &self.records else { return };
         let (status, problem, detail) = match result {
-            Ok(deployed) => (200, None, format!("{}; the client left before the end", deployed.in_words())),
+            Ok(deployed) => {
+                let effect = format!("{}; the client left before the end", deployed.in_words());
+                (200, None, origin.and_reason(effect))
+            }
             Err(DeployError::ClientLeft) => return,
             Err(error) => {
                 let (status, code) = refusal_of_deploy(error);
@@ -115,6 +133,7 @@ const fn refusal_of_deploy(error: &DeployError) -> (u16, &'static str) {
         DeployError::ChangedFile { .. } => (409, "file_changed"),
         DeployError::TooManyRemoved { .. } => (409, "too_many_removed"),
         DeployError::ClientLeft => (503, "busy"),
+        DeployError::History(_) => (503, "store_unavailable"),
         DeployError::Reload(error) => refusal(error),
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::deploy_target::{self, DeployTarget, ReplaceError, TargetError};
 use super::faults::log_faults;
-use super::{Proposed, ReloadError, Reloaded, Reloader, Source};
+use super::{HistoryError, LoadOrigin, NOT_IN_HISTORY, Proposed, ReloadError, Reloaded, Reloader, Source};
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::config::Deploys;
@@ -29,6 +29,8 @@ pub struct Deploy {
     pub removed_max: Option<u64>,
     /// Writes, or only checks.
     pub mode: DeployMode,
+    /// The requester, and the reason that it gave.
+    pub origin: LoadOrigin,
 }
 
 /// The effect of a deploy that is not refused.
@@ -78,6 +80,9 @@ pub enum DeployError {
     /// The client has gone before its turn came.
     #[error("the client left before the deploy began")]
     ClientLeft,
+    /// The history of the definitions does not take the deploy.
+    #[error("the deploy cannot be recorded: {0}")]
+    History(#[from] HistoryError),
     /// A reload of this text would be refused, too.
     #[error(transparent)]
     Reload(#[from] ReloadError),
@@ -119,14 +124,15 @@ impl Reloader {
         let client_left = CancellationToken::new();
         let _client = client_left.clone().drop_guard();
         let (reloader, note, actor) = (self.clone(), note::current(), Actor::current());
+        let origin = deploy.origin.clone();
         let task = async move {
             let result = reloader.deploy_in_turn(deploy, &client_left).await;
             if let Ok(deployed) = &result {
-                note.serve(async { note::detail(deployed.in_words()) }).await;
+                note.serve(async { note::detail(origin.and_reason(deployed.in_words())) }).await;
             }
             // The row of its request was written when the client left.
             if client_left.is_cancelled() {
-                reloader.record_deploy(&actor, &result);
+                reloader.record_deploy(&actor, &origin, &result);
             }
             result
         };
@@ -158,7 +164,7 @@ impl Reloader {
     }
 
     async fn try_deploy(&self, deploy: Deploy) -> Result<Deployed, DeployError> {
-        let Deploy { text, expected, removed_max, mode } = deploy;
+        let Deploy { text, expected, removed_max, mode, origin } = deploy;
         let current = self.catalogue.current();
         let text = Arc::new(text);
         let (target, state) = self.look_at_file(text.clone()).await?;
@@ -187,15 +193,17 @@ impl Reloader {
         let permit = self.engine.reserve_define().map_err(ReloadError::from)?;
         if state != FileState::Deployed {
             let has_previous = target.exists();
-            deployed.previous_file = self.write(target, text).await?;
+            deployed.previous_file = self.write_recorded(target, text, &deployed.reloaded, &origin).await?;
             if has_previous && deployed.previous_file.is_none() {
                 let warning =
                     "the former text of the jobs file is not kept: the log of the server has the reason";
                 deployed.proposed.warnings.push(warning.to_owned());
             }
         }
-        let reloaded = self.put_in_force(new, permit).await;
+        let reloaded = self.put_in_force(new, permit, &origin).await;
         reloaded.log(&self.jobs_file.display(), &format!("{} deployed", self.name()));
+        let unrecorded = reloaded.warnings.iter().filter(|warning| *warning == NOT_IN_HISTORY);
+        deployed.proposed.warnings.extend(unrecorded.cloned());
         self.note_result(&Ok(reloaded)).await;
         Ok(deployed)
     }
@@ -207,6 +215,25 @@ impl Reloader {
             Ok((target, FileState::of(&file, in_force.as_deref(), &text)))
         };
         tokio::task::spawn_blocking(look).await.map_err(ReloadError::from)?
+    }
+
+    /// Replaces the file. If the server dies before the load, the next start knows whose deploy it loads.
+    async fn write_recorded(
+        &self,
+        target: DeployTarget,
+        text: Arc<String>,
+        change: &Reloaded,
+        origin: &LoadOrigin,
+    ) -> Result<Option<String>, DeployError> {
+        let Some(history) = self.history.as_ref().filter(|_| change.changes().is_some()) else {
+            return self.write(target, text).await;
+        };
+        history.begin_deploy(origin, change.revision).await?;
+        let written = self.write(target, text).await;
+        if written.is_err() {
+            history.cancel_deploy().await;
+        }
+        written
     }
 
     async fn write(&self, target: DeployTarget, text: Arc<String>) -> Result<Option<String>, DeployError> {

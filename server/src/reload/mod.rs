@@ -5,8 +5,10 @@ pub(crate) mod accepted;
 mod audit;
 mod deploy;
 mod deploy_target;
+mod error;
 mod expected;
 mod faults;
+mod history;
 pub(crate) mod pauses;
 mod reloaded;
 mod removed;
@@ -23,18 +25,20 @@ use tokio::sync::{Mutex, Notify};
 use accepted::AcceptedFile;
 pub use deploy::{Deploy, DeployError, DeployMode, Deployed};
 pub use deploy_target::TargetError;
+pub use error::ReloadError;
 pub use expected::Expected;
 use faults::log_faults;
 pub(crate) use faults::position;
+pub use history::{DefinitionHistory, HistoryError, LoadOrigin};
 pub use reloaded::Reloaded;
 
 use crate::auth::records::AccessRecords;
 use crate::catalogue::{Catalogue, Definitions};
 use crate::clock;
 use crate::config::jobs_file::listing::FileIdentity;
-use crate::config::jobs_file::{self, Environment, Faults, JobsText, LoadedFile, MailSupport};
+use crate::config::jobs_file::{self, Environment, JobsText, LoadedFile, MailSupport};
 use crate::config::{Deploys, FaultyJobsFile, RemovedDefinitions};
-use crate::engine::{Busy, DefinePermit, Handle};
+use crate::engine::{DefinePermit, Handle};
 use crate::policy::{self, Policy, PolicyError};
 use crate::secrets::SecretsDir;
 
@@ -62,6 +66,8 @@ pub struct Reloader {
     deployed_file: Arc<std::sync::Mutex<Option<FileIdentity>>>,
     /// Gets reloads that no request asks for.
     records: Option<Arc<AccessRecords>>,
+    /// Gets a row for each load that changes something; none in tests without a store.
+    history: Option<Arc<DefinitionHistory>>,
     /// Held during a reload, so that engine and catalogue are replaced in the same order.
     turn: Mutex<()>,
     /// Notified after each replacement of the definitions.
@@ -90,41 +96,6 @@ pub struct Proposed {
     pub warnings: Vec<String>,
 }
 
-/// The reason why a reload changed nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum ReloadError {
-    /// The file has faults, or holds no jobs.
-    #[error("{0}")]
-    Faults(Faults),
-    /// The definitions are not those that the caller expects.
-    #[error("the definitions have the revision {current}")]
-    Unexpected {
-        /// Revision of the present set.
-        current: Revision,
-    },
-    /// The file does not have the definitions that the caller expects.
-    #[error("the file has the revision {found}")]
-    UnexpectedNew {
-        /// Revision of the set in the file.
-        found: Revision,
-    },
-    /// The policy of the server cannot be used.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-    /// The engine has no room for a command: the same request succeeds later.
-    #[error("the server is busy")]
-    Busy,
-    /// The thread that read the file panicked.
-    #[error("reading the file failed: {0}")]
-    Panicked(#[from] tokio::task::JoinError),
-}
-
-impl From<Busy> for ReloadError {
-    fn from(Busy: Busy) -> Self {
-        Self::Busy
-    }
-}
-
 impl Reloader {
     /// Creates the reloader of this file.
     #[must_use]
@@ -144,6 +115,7 @@ impl Reloader {
             in_force: std::sync::Mutex::default(),
             deployed_file: Arc::default(),
             records: None,
+            history: None,
             turn: Mutex::new(()),
             loaded: Notify::new(),
             refusal: std::sync::Mutex::default(),
@@ -210,6 +182,18 @@ impl Reloader {
         Self { records: Some(records), ..self }
     }
 
+    /// Writes loads into this history.
+    #[must_use]
+    pub fn with_history(self, history: Arc<DefinitionHistory>) -> Self {
+        Self { history: Some(history), ..self }
+    }
+
+    /// The history of the definitions; none if the server keeps none.
+    #[must_use]
+    pub const fn history(&self) -> Option<&Arc<DefinitionHistory>> {
+        self.history.as_ref()
+    }
+
     /// Reads the file and replaces the definitions, if the present ones and those of the file have the expected revisions. The result is logged.
     ///
     /// # Errors
@@ -217,13 +201,13 @@ impl Reloader {
     ///
     /// # Cancel safety
     /// A cancelled call may leave the file read and nothing replaced.
-    pub async fn reload(&self, expected: Expected) -> Result<Reloaded, ReloadError> {
+    pub async fn reload(&self, expected: Expected, origin: &LoadOrigin) -> Result<Reloaded, ReloadError> {
         let _turn = self.turn.lock().await;
         self.forget_deployed_file();
         let current = self.catalogue.current().revision();
         let result = match expected.present {
             Some(expected) if expected != current => Err(ReloadError::Unexpected { current }),
-            _ => self.replace(expected.new).await,
+            _ => self.replace(expected.new, origin).await,
         };
         self.note_result(&result).await;
         let (name, path) = (self.name(), self.jobs_file.display());
@@ -307,14 +291,18 @@ impl Reloader {
         Ok(Proposed { warnings, current: self.catalogue.current(), definitions })
     }
 
-    async fn replace(&self, expected: Option<Revision>) -> Result<Reloaded, ReloadError> {
+    async fn replace(
+        &self,
+        expected: Option<Revision>,
+        origin: &LoadOrigin,
+    ) -> Result<Reloaded, ReloadError> {
         let new = self.read(Source::File, expected).await?;
         let permit = self.engine.reserve_define()?;
-        Ok(self.put_in_force(new, permit).await)
+        Ok(self.put_in_force(new, permit, origin).await)
     }
 
     /// Replaces the definitions by these. Nothing refuses them any more.
-    async fn put_in_force(&self, new: NewSet, permit: DefinePermit<'_>) -> Reloaded {
+    async fn put_in_force(&self, new: NewSet, permit: DefinePermit<'_>, origin: &LoadOrigin) -> Reloaded {
         let NewSet { definitions, mut warnings, text } = new;
         let former = self.catalogue.current();
         let (definitions, text) = (definitions.keeping_targets_of(&former), Arc::new(text));
@@ -322,13 +310,20 @@ impl Reloader {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
-        let reloaded = Reloaded { warnings, ..Reloaded::between(&former, &definitions) };
+        let mut reloaded = Reloaded { warnings, ..Reloaded::between(&former, &definitions) };
         // The engine first: a reader of the new catalogue may submit a new definition to the engine at once.
         permit.define(Arc::new(definitions.clone()));
+        let history = self.history.as_ref().filter(|_| reloaded.changes().is_some());
+        let row = history.map(|it| it.record_load(origin, former.revision(), &reloaded, &definitions));
         self.catalogue.replace(definitions);
         self.loaded.notify_one();
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.clone());
         self.keep(text).await;
+        if let Some(row) = row
+            && !row.succeeded().await
+        {
+            reloaded.warnings.push(NOT_IN_HISTORY.to_owned());
+        }
         reloaded
     }
 
@@ -382,6 +377,8 @@ impl Reloader {
         tokio::task::spawn_blocking(read).await?
     }
 }
+
+const NOT_IN_HISTORY: &str = "the load is not in the history of the definitions yet, since the store does not take it: the log of the server has the reason";
 
 /// Definitions that were read, and may come into force.
 struct NewSet {

@@ -9,6 +9,7 @@ mod access_rows;
 mod batch_rows;
 #[cfg(test)]
 mod conformance;
+mod definition_change_rows;
 mod definition_cutoffs;
 pub mod directory;
 mod error;
@@ -20,6 +21,7 @@ mod job_rows;
 mod late_reports;
 mod loaded;
 mod notification_rows;
+mod record_change;
 mod retention_rows;
 mod run_on_rows;
 mod schedule_rows;
@@ -31,6 +33,10 @@ use std::sync::Arc;
 
 pub use access_rows::{AccessArchive, AccessChange, AuditFilter, AuditLimits, AuditRow, TokenId, TokenRow};
 pub use batch_rows::{BatchCounts, BatchFailures, BatchFilter, BatchRow, BatchState};
+pub use definition_change_rows::{
+    ChangedNames, DefinitionArchive, DefinitionChange, DefinitionChangeRow, DefinitionHash, DefinitionHashes,
+    DeployIntent, EntryHashes, LastLoad, LoadCause, LoadedSet,
+};
 pub use definition_cutoffs::{DefinitionCutoffs, DefinitionRemoval};
 pub use error::{CommitError, LoadError, ReadError};
 pub use job_rows::{
@@ -44,6 +50,7 @@ pub use notification_rows::{
 };
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
+pub use record_change::RecordChange;
 pub use retention_rows::{Removed, RetentionCutoffs};
 pub use run_on_rows::{MemberOnWorker, RunOnRole};
 use scheduler::fleet::row::WorkerRow;
@@ -356,17 +363,6 @@ pub struct HourlyEnds {
     pub failed: u64,
 }
 
-/// A change of rows that are no part of the scheduler's state.
-#[derive(Clone, Debug)]
-pub enum RecordChange {
-    /// Tokens and the audit log.
-    Access(AccessChange),
-    /// Notifications, by their delivery.
-    Notification(NotificationChange),
-    /// The connections of these workers ended then without their leaving.
-    WorkersLost(Vec<(WorkerId, Timestamp)>),
-}
-
 /// Changes that become durable together.
 #[derive(Debug, Default)]
 pub struct Group {
@@ -378,6 +374,8 @@ pub struct Group {
     pub at: Timestamp,
     /// Definitions that jobs of this group, or later ones, refer to; those already stored are left alone.
     pub definitions: Vec<Arc<StoredDefinition>>,
+    /// All definitions as hashes, if they were loaded in this group. They are for events, and are not stored.
+    pub loaded: Option<Arc<DefinitionHashes>>,
     /// The changes, in the order in which they were decided.
     pub changes: Vec<Change>,
     /// The targets that are told about the ends in this group.

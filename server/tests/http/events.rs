@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_server::events::READERS_MAX;
-use longshore_server::store::{Group, StoredDefinition};
+use longshore_server::store::{DefinitionHash, Group, StoredDefinition};
 use protocol::report::Outcome;
 use protocol::{JobId, Revision, Timestamp, WorkerId};
 use scheduler::fleet::row::WorkerRow;
@@ -158,7 +158,10 @@ async fn workers_definitions_and_pauses_have_events_and_heartbeats_have_none() {
     let defined = |number, revision, changes| {
         let Group { epoch, at, .. } = *group(number, Vec::new());
         let definitions = vec![definition(revision)];
-        Arc::new(Group { epoch, number: GroupNo(number), at, definitions, changes, ..Group::default() })
+        let hash = DefinitionHash { revision: Revision(revision), all: Revision(revision) };
+        let loaded = Some(Arc::new(std::iter::once(("resize".to_owned(), hash)).collect()));
+        let number = GroupNo(number);
+        Arc::new(Group { epoch, number, at, definitions, loaded, changes, ..Group::default() })
     };
     // The first reading of jobs.yaml changes nothing.
     publish(&mut server, defined(FIRST, 1, changes)).await;
@@ -339,6 +342,9 @@ async fn a_quiet_stream_tells_its_position_and_ends_at_shutdown() {
     assert!(began.elapsed() <= Duration::from_secs(16), "{:?}", began.elapsed());
     server.shutdown_inside.cancel();
     let last = next().await.unwrap();
-    assert!(last.contains("event: leaving") && !last.contains("id:"), "an id stands for one event only: {last}");
+    assert!(
+        last.contains("event: leaving") && !last.contains("id:"),
+        "an id stands for one event only: {last}"
+    );
     assert_eq!(next().await, None);
 }

@@ -1,5 +1,6 @@
 //! `PUT /api/definitions`: replaces the server's jobs file by the body, and loads it. With `?dry_run` it only checks. With
-//! `?expect=` the present definitions must be the expected ones, and `?max_removed=` limits how many of them may go.
+//! `?expect=` the present definitions must be the expected ones, and `?max_removed=` limits how many of them may go. `?reason=` is kept
+//! in the history of the definitions.
 
 use std::sync::Arc;
 
@@ -10,13 +11,15 @@ use super::plan::{self, BYTES_MAX};
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::http::middleware::code::Code;
-use crate::http::middleware::problem::Problem;
+use crate::http::middleware::problem::{DRAINING_HINT, Problem};
 use crate::http::present::shapes;
 use crate::http::request::body;
 use crate::http::request::job_filter::revision;
 use crate::http::request::query::Query;
+use crate::http::request::reason;
 use crate::http::state::AppState;
-use crate::reload::{Deploy, DeployError, DeployMode, Deployed};
+use crate::reload::{Deploy, DeployError, DeployMode, Deployed, HistoryError, LoadOrigin};
+use crate::store::{CommitError, LoadCause};
 
 /// `PUT /api/definitions`
 pub(crate) async fn deploy(
@@ -28,6 +31,7 @@ pub(crate) async fn deploy(
     let expected = query.text("expect")?.map(|text| revision("expect", &text)).transpose()?;
     let mode = if query.switch("dry_run")? { DeployMode::DryRun } else { DeployMode::Replace };
     let removed_max = query.number("max_removed")?;
+    let reason = reason::checked(query.text("reason")?).map_err(|problem| problem.field("?reason"))?;
     query.finish()?;
     note::object("definitions");
     Actor::current().check_whole_scope()?;
@@ -38,9 +42,10 @@ pub(crate) async fn deploy(
     // Read before the deploy, since nothing may fail once it is done.
     let scheduled = state.read(|archive| archive.scheduled_jobs()).await?;
     let snapshot = state.services.engine.snapshot();
+    let origin = LoadOrigin::of_request(LoadCause::Deploy, reason);
     // It notes the change itself: the client may leave before the end.
     let Deployed { proposed, reloaded, previous_file } =
-        reloader.deploy(Deploy { text, expected, removed_max, mode }).await?;
+        reloader.deploy(Deploy { text, expected, removed_max, mode, origin }).await?;
     let mut plan = plan::compare(proposed, &snapshot);
     plan.cancels_removed = reloader.cancels_removed();
     plan::add_scheduled(&mut plan, &scheduled);
@@ -75,6 +80,11 @@ impl From<DeployError> for Problem {
             DeployError::TooManyRemoved { .. } => Self::new(Code::TooManyRemoved, detail).hint(
                 "if this is the right file, and they are to go, allow as many with max_removed (--max-removed)",
             ),
+            DeployError::History(HistoryError::Closed) => {
+                Self::new(Code::Draining, detail).hint(DRAINING_HINT).retry_after(5)
+            }
+            DeployError::History(HistoryError::Store(cause @ CommitError::Refused(_))) => Self::internal(cause),
+            DeployError::History(HistoryError::Store(cause)) => Self::unreadable(cause),
             DeployError::ClientLeft => Self::new(Code::Busy, detail),
             DeployError::Reload(error) => error.into(),
         }

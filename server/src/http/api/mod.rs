@@ -7,6 +7,7 @@ pub(crate) mod audit;
 pub(crate) mod backfill;
 pub(crate) mod batches;
 pub(crate) mod bulk;
+pub(crate) mod definition_changes;
 pub(crate) mod definitions;
 pub(crate) mod deploy;
 pub(crate) mod events;

@@ -1,10 +1,11 @@
 //! `POST /api/definitions/reload`, also only if the definitions are the expected ones (`?expect=`), and those of the file
-//! (`?expect_new=`).
+//! (`?expect_new=`). A body `{"reason": "…"}` is kept in the history of the definitions.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
+use scheduler::origin::Origin;
 
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
@@ -14,12 +15,13 @@ use crate::http::api::definitions;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
-use crate::http::request::body;
 use crate::http::request::job_filter::revision;
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
+use crate::http::request::reason;
 use crate::http::state::AppState;
-use crate::reload::{Expected, ReloadError, Reloaded, position};
+use crate::reload::{Expected, LoadOrigin, ReloadError, Reloaded, position};
+use crate::store::LoadCause;
 
 /// `POST /api/definitions/reload`
 pub(crate) async fn reload(
@@ -31,12 +33,14 @@ pub(crate) async fn reload(
     let mut expected = |name| query.text(name)?.map(|text| revision(name, &text)).transpose();
     let expected = Expected { present: expected("expect")?, new: expected("expect_new")? };
     query.finish()?;
-    body::none(request.into_body()).await?;
+    let (parts, body) = request.into_parts();
+    let Origin { by: _, reason } = reason::read(&parts.headers, body).await?;
     note::object("definitions");
     Actor::current().check_whole_scope()?;
-    let reloaded = state.services.reloader.reload(expected).await?;
+    let origin = LoadOrigin::of_request(LoadCause::Reload, reason);
+    let reloaded = state.services.reloader.reload(expected, &origin).await?;
     if let Some(changes) = reloaded.changes() {
-        note::detail(changes);
+        note::detail(origin.and_reason(changes));
     }
     let Reloaded { definitions, revision, added, changed, removed, policy_changed, warnings } = reloaded;
     let revision = revision.to_string();

@@ -29,9 +29,10 @@ use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
 use crate::http::request::job_request::label_fault;
 use crate::http::request::path::Name;
-use crate::http::request::query::{Query, duration};
+use crate::http::request::query::{Query, duration, nearest};
 use crate::http::state::AppState;
 use crate::store::{CommitError, TokenId, TokenRow};
+use crate::wildcard;
 
 /// The body of `POST /api/tokens`.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -123,8 +124,23 @@ pub(crate) async fn create(
         Ok(made)
     })
     .await?;
-    let shown = shapes::NewToken { token: text, facts: token(&state, row) };
+    let warnings = unmatched(&state, row.scope.patterns());
+    let shown = shapes::NewToken { token: text, facts: token(&state, row), warnings };
     Ok(json(StatusCode::CREATED, HeaderMap::new(), &shown))
+}
+
+/// A warning for each name or pattern that fits no present definition. Such a one may come later, so the token is made. Walks over all
+/// definitions, for a request of an administrator.
+fn unmatched(state: &AppState, patterns: &[String]) -> Vec<String> {
+    let definitions = state.services.catalogue.current();
+    let names = || definitions.iter().map(|entry| entry.definition.name.as_str());
+    let fits_none = |pattern: &&String| !names().any(|name| wildcard::matches(pattern, name));
+    let warn = |pattern: &String| {
+        let near = nearest(pattern, names());
+        let near = near.first().map(|name| format!("; did you mean \"{name}\"?")).unwrap_or_default();
+        format!("no definition fits \"{}\" now{near}", excerpt(pattern))
+    };
+    patterns.iter().filter(fits_none).map(warn).collect()
 }
 
 /// `POST /api/tokens/{name}/revoke`

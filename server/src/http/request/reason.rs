@@ -1,4 +1,6 @@
-//! The body of a drain: `{"reason": "…"}`, or none. The reason is kept with the name of the requester.
+//! The body of a drain or a reload: `{"reason": "…"}`, or none. The reason is kept with the name of the requester.
+
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
@@ -15,7 +17,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::request::body;
 use crate::http::request::content_type::form;
 
-/// The body of a drain. It may be left out.
+/// The body of a drain or a reload. It may be left out.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReasonBody {
@@ -53,13 +55,22 @@ pub(crate) async fn optional<B: Default + DeserializeOwned>(
 /// # Errors
 /// `too_long`, and `invalid_reason` for a reason that is empty or has characters that are not shown.
 pub(crate) fn origin(reason: Option<String>) -> Result<Origin, Problem> {
-    let reason = reason.as_deref().map(str::trim);
-    if let Some(reason) = reason {
-        check(reason)?;
+    let reason = checked(reason)?;
+    if let Some(reason) = &reason {
         note::detail(format!("reason: {reason}"));
     }
     let by = Actor::current().token.clone().unwrap_or_default();
-    Ok(Origin { by, reason: reason.map(Into::into) })
+    Ok(Origin { by, reason })
+}
+
+/// This reason without blanks around it.
+///
+/// # Errors
+/// `too_long`, and `invalid_reason` for a reason that is empty or has characters that are not shown.
+pub(crate) fn checked(reason: Option<String>) -> Result<Option<Arc<str>>, Problem> {
+    let reason = reason.as_deref().map(str::trim);
+    reason.map(check).transpose()?;
+    Ok(reason.map(Into::into))
 }
 
 fn check(reason: &str) -> Result<(), Problem> {

@@ -10,6 +10,7 @@ mod assets;
 mod attention;
 mod audit;
 mod batches;
+mod changes;
 mod chart;
 mod definitions;
 mod format;
@@ -75,6 +76,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router<Arc<AppState>> {
         .route("/notifications/test", post(notifications::test))
         .route("/notifications/send", post(notifications::send_all))
         .route("/notifications/{id}/send", post(notifications::send))
+        .route("/changes", get(changes::show))
         .route("/audit", get(audit::show))
         .route("/account", get(account::show))
         .route("/api-docs", get(api_docs::show))
@@ -93,6 +95,7 @@ pub(crate) fn is_page(path: &str) -> bool {
             | "account"
             | "api-docs"
             | "audit"
+            | "changes"
             | "jobs"
             | "jobs.csv"
             | "jobs.ndjson"

@@ -162,13 +162,14 @@ async fn revision(
 }
 
 fn change_row(change: KeyChange) -> ChangeRow {
-    let text = |value: Option<Value>| value.map(|value| KeyChange::value_in_words(Some(&value)));
-    ChangeRow { old: text(change.old), new: text(change.new), is_hidden: change.hidden, key: change.key }
+    let text = |value: Option<Value>| value.map(|value| KeyChange::value_in_words(&change.key, Some(&value)));
+    let (old, new) = (text(change.old), text(change.new));
+    ChangeRow { old, new, is_hidden: change.hidden, key: change.key }
 }
 
 /// The keys of a definition with their values, a line each, as plans and differences name them.
 pub(super) fn keys(entry: &Entry) -> String {
     let line =
-        |(key, value): (String, Value)| format!("{key}: {}\n", KeyChange::value_in_words(Some(&value)));
+        |(key, value): (String, Value)| format!("{key}: {}\n", KeyChange::value_in_words(&key, Some(&value)));
     plan::shown(entry).into_iter().map(line).collect()
 }

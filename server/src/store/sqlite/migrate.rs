@@ -61,6 +61,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("reasons", include_str!("migrations/0044_reasons.sql")),
     ("pause_ends", include_str!("migrations/0045_pause_ends.sql")),
     ("batch_notifications", include_str!("migrations/0046_batch_notifications.sql")),
+    ("definition_changes", include_str!("migrations/0047_definition_changes.sql")),
     ("cordon_ends", include_str!("migrations/0048_cordon_ends.sql")),
 ];
 

@@ -14,6 +14,7 @@ mod checkpointer;
 mod codes;
 mod connections;
 pub mod copy;
+mod definition_changes;
 mod deliveries;
 mod dependencies;
 mod expectations;

@@ -16,6 +16,7 @@ use crate::store::conformance::{Backend, conforms};
 use crate::store::{Archive, JobFilter, StoredDefinition, live_jobs};
 
 mod access;
+mod definition_changes;
 mod ends_of_batches;
 mod lists;
 mod notifications;

@@ -11,6 +11,7 @@ use crate::http::api::tokens::TokenRequest;
 use crate::http::middleware::code::Code;
 use crate::http::present::shapes;
 use crate::http::request::intervention::InterventionBody;
+use crate::http::request::reason::ReasonBody;
 
 pub(super) fn definitions() -> Vec<Operation> {
     vec![
@@ -43,6 +44,7 @@ pub(super) fn definitions() -> Vec<Operation> {
                 query("expect", Kind::Text(REVISION_EXAMPLE), "The revision that the definitions must have."),
                 query("max_removed", Kind::Number(0, 1_000_000, 3), "The number of present definitions that it may remove."),
                 query("dry_run", Kind::Switch, "Nothing is changed, only checked."),
+                query("reason", Kind::Text("merge request 41"), "Why, for people: 1 to 300 characters in one line. The history has it."),
             ])
             .has_body(text("application/yaml", "version: 1\njobs:\n  resize:\n    image: alpine\n    command: [echo, x]\n"))
             .answers(200, "What has changed.", vec![object::<shapes::Deployed>(json!({
@@ -53,17 +55,35 @@ pub(super) fn definitions() -> Vec<Operation> {
             .problems(&[
                 &NO_BODY,
                 &[Code::InvalidJobsFile, Code::InvalidPolicy, Code::RevisionMismatch, Code::FileChanged, Code::FileNotWritable, Code::TooManyRemoved],
-                &[Code::DeployNotAllowed, Code::OutOfScope, Code::Draining],
+                &[Code::DeployNotAllowed, Code::OutOfScope, Code::Draining, Code::InvalidReason, Code::TooLong],
             ]),
         Operation::post("/api/definitions/reload", "definitions", "reload_definitions", "Read jobs.yaml again")
             .takes(&[
                 query("expect", Kind::Text(REVISION_EXAMPLE), "The revision that the definitions must have."),
                 query("expect_new", Kind::Text(REVISION_EXAMPLE), "The revision that those of the file must have."),
             ])
+            .may_have_body(object::<ReasonBody>(json!({ "reason": "merge request 41" })))
             .answers(200, "What has changed.", vec![object::<shapes::Reloaded>(json!({
                 "definitions": 4, "revision": REVISION_EXAMPLE, "added": ["resize"], "changed": [], "removed": [], "warnings": []
             }))])
-            .problems(&[&NO_BODY, &[Code::InvalidJobsFile, Code::InvalidPolicy, Code::RevisionMismatch, Code::OutOfScope, Code::Draining]]),
+            .problems(&[
+                &JSON_BODY,
+                &[Code::InvalidJobsFile, Code::InvalidPolicy, Code::RevisionMismatch, Code::OutOfScope, Code::Draining],
+                &[Code::InvalidReason, Code::TooLong],
+            ]),
+        Operation::get("/api/definitions/changes", "definitions", "list_definition_changes", "The loads that have changed definitions, newest first")
+            .takes(&[
+                query("name", Kind::Text("resize"), "Only those of these definitions, separated by commas; `*` stands for any text."),
+                query("by", Kind::Text("ci"), "The name of the token, or of the user."),
+                query("since", Kind::Instant, "At or after this instant. A date is its midnight in UTC."),
+            ])
+            .takes(&PAGE)
+            .answers(200, "A page of the history.", vec![list::<shapes::DefinitionChange>(json!({
+                "id": 7, "at": "2026-11-20T13:09:01.177Z", "cause": "deploy", "by": "ci", "reason": "merge request 41",
+                "before": REVISION_EXAMPLE, "after": REVISION_EXAMPLE, "added": ["resize"], "changed": [], "removed": []
+            }))])
+            .with_headers(LINK)
+            .problems(&[&PAGING]),
     ]
 }
 

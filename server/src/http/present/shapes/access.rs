@@ -59,6 +59,9 @@ pub struct NewToken {
     /// Its facts.
     #[serde(flatten)]
     pub facts: Token,
+    /// Names and patterns of `definitions` that fit no present definition, each in a sentence; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// The sender of a request, and what it may do.

@@ -1,9 +1,12 @@
 //! The JSON of notifications and their targets.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Text, Time};
+use crate::http::present::span;
 
 /// A message to one target about one definition and occasion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -79,6 +82,18 @@ pub struct NotifyTarget {
     /// How many of the last lines of the output its messages about failures have; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_lines: Option<u32>,
+}
+
+impl NotifyTarget {
+    /// In words: `webhook hooks.example on failed, lost, at most every 15m, signed`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let Self { kind, host, on, period_ms, signed, output_lines } = self;
+        let signed = if *signed { ", signed" } else { "" };
+        let lines = output_lines.map(|lines| format!(", with {lines} lines of output")).unwrap_or_default();
+        let every = span::round(Duration::from_millis(*period_ms));
+        format!("{kind} {host} on {}, at most every {every}{signed}{lines}", on.join(", "))
+    }
 }
 
 /// The result of a message that was sent to try a target.

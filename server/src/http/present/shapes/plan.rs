@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::Time;
+use super::{NotifyTarget, Time};
 
 /// Several jobs files, as a directory has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -102,13 +102,18 @@ pub struct ChangedDefinition {
 }
 
 impl KeyChange {
-    /// A value in words: a text as it is, everything else as JSON.
+    /// A value of this key in words: a text as it is, the targets of `notify` as people say them, everything else as JSON.
     #[must_use]
-    pub fn value_in_words(value: Option<&Value>) -> String {
+    pub fn value_in_words(key: &str, value: Option<&Value>) -> String {
+        let targets =
+            |value: &Value| Vec::<NotifyTarget>::deserialize(value).ok().filter(|_| key == "notify");
         match value {
             None => "none".to_owned(),
             Some(Value::String(text)) => text.clone(),
-            Some(value) => value.to_string(),
+            Some(value) => match targets(value) {
+                Some(targets) => targets.iter().map(NotifyTarget::words).collect::<Vec<_>>().join("; "),
+                None => value.to_string(),
+            },
         }
     }
 }
@@ -130,4 +135,22 @@ pub struct KeyChange {
     /// The values differ and are not shown, because they may be secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_of_notifications_are_shown_in_words() {
+        let targets = serde_json::json!([
+            { "kind": "webhook", "host": "hooks.example", "on": ["failed", "lost"], "period_ms": 900_000, "signed": true },
+            { "kind": "email", "host": "ops@example.org", "on": ["late"], "period_ms": 3_600_000, "signed": false, "output_lines": 20 }
+        ]);
+        let words = "webhook hooks.example on failed, lost, at most every 15m, signed; \
+            email ops@example.org on late, at most every 1h, with 20 lines of output";
+        assert_eq!(KeyChange::value_in_words("notify", Some(&targets)), words);
+        assert_eq!(KeyChange::value_in_words("tags", Some(&serde_json::json!(["a"]))), "[\"a\"]");
+        assert_eq!(KeyChange::value_in_words("notify", None), "none");
+    }
 }

@@ -28,8 +28,8 @@ pub(super) use self::remove_by_definition::remove_by_definition;
 use self::statements::Statements;
 use super::blocks::{BLOCK_SHIFT, SEEN_WORKER};
 use super::{
-    access, batches, deliveries, dependencies, faults, gpus, hooks, limits, notes, notifications,
-    pending_batch, run_on, schedules, unique,
+    access, batches, definition_changes, deliveries, dependencies, faults, gpus, hooks, limits, notes,
+    notifications, pending_batch, run_on, schedules, unique,
 };
 use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
@@ -58,6 +58,7 @@ pub(super) fn change_record(
             RecordChange::Access(change) => access::write(connection, change)?,
             RecordChange::Notification(change) => deliveries::change(connection, change)?,
             RecordChange::WorkersLost(lost) => workers::put_lost(connection, lost)?,
+            RecordChange::Definitions(change) => definition_changes::write(connection, change)?,
         }
         connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
