@@ -9,6 +9,8 @@ mod flow;
 mod model;
 mod scenes;
 
+use std::cell::Cell;
+
 use crate::decisions::flow::Comparison;
 use crate::decisions::scenes::Beside;
 use crate::record::log_progress;
@@ -16,7 +18,7 @@ use crate::record::log_progress;
 /// Takes all figures, or those of one question; `cycles` decisions in each window.
 pub(crate) fn measure(cycles: u64, scale: Scale, only: Option<&str>) -> anyhow::Result<()> {
     log_progress(&format!("decisions, {cycles} in each window"));
-    let run = Comparison { cycles, only };
+    let run = Comparison { cycles, only, was_asked: Cell::new(false) };
     run.compare("blocked_keys_beside", &scale.keys, scenes::beside_blocked_keys)?;
     run.compare("blocked_keys_of_them", &scale.keys, scenes::among_blocked_keys)?;
     run.compare("workers_saturated", &scale.workers, scenes::saturated_workers)?;
@@ -28,6 +30,7 @@ pub(crate) fn measure(cycles: u64, scale: Scale, only: Option<&str>) -> anyhow::
     run.compare("definitions_with_rules", &[0, scale.rule_definitions], scenes::rules)?;
     match only {
         None => fairness::measure(scale.fair_keys, scale.fair_jobs),
+        Some(question) if !run.was_asked.get() => anyhow::bail!("decisions has no question {question}"),
         Some(_) => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 
 mod drain;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -145,9 +145,14 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
     if workers.is_empty() {
         screen::note("no worker is connected; start one with: longshore worker --server ADDRESS");
     }
-    if !flags.all {
-        let all: Vec<view::Worker> = api::parse(&api, &fetch(&api, true).await?)?;
-        let hidden = all.iter().filter(|worker| workers.iter().all(|shown| shown.id != worker.id));
+    // The list is printed: an answer that does not come takes nothing from it.
+    if !flags.all
+        && let Ok(all) = fetch(&api, true).await
+        && let Ok(all) = api::parse::<Vec<view::Worker>>(&api, &all)
+    {
+        let shown: HashSet<u64> = workers.iter().map(|worker| worker.id).collect();
+        // One that is connected has come since.
+        let hidden = all.iter().filter(|worker| !worker.connected && !shown.contains(&worker.id));
         if let Some(text) = hidden_text(hidden) {
             screen::note(&text);
         }

@@ -1,9 +1,9 @@
-//! Hash tables keyed by numbers of this server. The caller seeds the hasher, so that no test and no attacker
+//! Hash tables keyed by numbers of this server, and by texts of its users. The caller seeds the hasher, so that no test and no attacker
 //! can depend on an order.
 
-use core::hash::{BuildHasher, Hasher};
+use core::hash::{BuildHasher, Hash, Hasher};
 
-/// A hash table keyed by ids.
+/// A hash table.
 pub type Table<K, V> = hashbrown::HashMap<K, V, Seed>;
 
 /// The seed of all tables of one scheduler.
@@ -18,7 +18,7 @@ impl BuildHasher for Seed {
     }
 }
 
-/// Folds each word in by one wide multiplication; enough for keys that the server assigns.
+/// Folds each word in by one wide multiplication. Without the seed, which is drawn at each start, nobody can choose keys that collide.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixer(u64);
 
@@ -34,8 +34,9 @@ impl Hasher for Mixer {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
-            self.fold(u64::from_le_bytes(word) ^ ((chunk.len() as u64) << 56));
+            self.fold(u64::from_le_bytes(word));
         }
+        self.fold(bytes.len() as u64);
     }
 
     fn write_u64(&mut self, word: u64) {
@@ -51,3 +52,14 @@ impl Hasher for Mixer {
         self.0
     }
 }
+
+/// Returns memory of a table that was much larger.
+pub fn shrink<K: Eq + Hash, V>(table: &mut Table<K, V>) {
+    let (used, room) = (table.len(), table.capacity());
+    if room > CAPACITY_KEPT && used < room / 8 {
+        table.shrink_to((used * 2).max(CAPACITY_KEPT));
+    }
+}
+
+/// Capacity in entries that is always kept: a few megabytes.
+const CAPACITY_KEPT: usize = 65_536;

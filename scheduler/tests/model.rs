@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use naive::Model;
 use proptest::prelude::*;
-use walk::{Act, Admission, act, admission, cases, take, world};
+use walk::{Act, Admission, REVOKE, act, admission, cases, take, world};
 use world::World;
 use world::scheduler::{Config, PriorityAgeing};
 
@@ -111,8 +111,8 @@ fn a_revoked_worker_is_not_waited_for_during_a_pause() {
         Act::Submit { definition: 0, count: 1, priority: 0, delay: 0 },
         // Everything, for longer than `lost_after`.
         Act::PauseFor(5, 90_000),
-        // Revokes the worker that came last, which has the job.
-        Act::Operate(3, 7),
+        // The worker that came last has the job.
+        Act::Operate(3, REVOKE),
     ];
     acts.extend([1_600, 55_000, 5_000].map(Act::Pass));
     walk_along(acts, &Admission::default(), None, None).unwrap();

@@ -1,5 +1,6 @@
 //! A flow of jobs through a model, and its cost at different sizes.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -29,18 +30,20 @@ pub(super) enum Order {
 }
 
 /// How flows are compared.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Comparison<'a> {
     /// Decisions in each window.
     pub(super) cycles: u64,
     /// The only question that is answered, for a profile of it; otherwise all are.
     pub(super) only: Option<&'a str>,
+    /// Some question was answered.
+    pub(super) was_asked: Cell<bool>,
 }
 
 impl Comparison<'_> {
     /// Measures the same flow at each size, in turns, and prints the cost at each as a ratio to that at the first.
     pub(super) fn compare(
-        self,
+        &self,
         question: &str,
         sizes: &[u64],
         scene: impl Fn(u64) -> anyhow::Result<Scene>,
@@ -48,6 +51,7 @@ impl Comparison<'_> {
         if self.only.is_some_and(|only| only != question) {
             return Ok(());
         }
+        self.was_asked.set(true);
         measure(question, sizes, self.cycles, scene)
     }
 }

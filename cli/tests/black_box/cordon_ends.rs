@@ -27,9 +27,10 @@ async fn a_cordon_with_an_end_ends_by_itself_also_over_a_restart() {
     assert!(why.out.contains(&format!("only, cordoned {until_text}")), "{why:?}");
 
     // The new end comes while the server is down.
-    let soon = running.run_cli(&["cordon", "only", "--for", "2s"]);
+    let soon = running.run_cli(&["cordon", "only", "--for", "6s", "-o", "json"]);
     assert_eq!(soon.code, 0, "{soon:?}");
-    let until = running.api.get("/api/workers").await[0]["cordon"]["until"].as_str().unwrap().to_owned();
+    let worker: Value = serde_json::from_str(&soon.out).unwrap();
+    let until = worker["cordon"]["until"].as_str().unwrap().to_owned();
     running.server.kill();
     let end: jiff::Timestamp = until.parse().unwrap();
     wait_until("the end of the cordon is past", async || jiff::Timestamp::now() > end).await;

@@ -117,7 +117,7 @@ fn nearest_group(scheduler: &Scheduler, definition: &Definition, need: (NeedId, 
     let reason_of = |group: &WorkerGroup| reason_of_group(scheduler, group, definition.runtime(), need);
     let meeting = core::iter::once(None).chain(classes.meeting(need.0).map(|(class, _)| Some(class)));
     let best = best_reason(meeting.flat_map(|class| groups.of_class(class, definition.revision)), reason_of);
-    // Workers that do not meet the need have `RuntimeUnavailable` at best. To find out which reason it is means to compare their labels, which
+    // Workers of other classes have `RuntimeUnavailable` at best. To find out which reason it is means to compare their labels, which
     // costs most.
     if best > PendingReason::RuntimeUnavailable {
         return best;

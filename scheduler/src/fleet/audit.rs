@@ -67,6 +67,9 @@ impl Fleet {
                 faults.push("a worker's session is not known as its own");
             }
         }
+        if !self.workers.are_indexed() {
+            faults.push("the order of the workers is wrong");
+        }
         if self.backlogs != self.workers.iter().flat_map(|(_, worker)| &worker.holdings.prefetched).collect()
         {
             faults.push("the count of prefetched attempts is wrong");

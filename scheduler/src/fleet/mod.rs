@@ -298,7 +298,10 @@ impl Fleet {
             .workers
             .iter_mut_unordered()
             .filter_map(|(id, worker)| worker.holdings.drop_unconfirmed_of(job).then_some(id));
-        for id in holders.collect::<Vec<_>>() {
+        let mut holders: Vec<WorkerId> = holders.collect();
+        // Each gets a new tie-breaker.
+        holders.sort_unstable();
+        for id in holders {
             self.touched.insert(id);
             self.refresh(id);
         }

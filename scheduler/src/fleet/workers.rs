@@ -59,6 +59,11 @@ impl Workers {
         self.by_id.iter_mut().map(|(id, worker)| (*id, worker.as_mut()))
     }
 
+    /// All are in the order, and nothing else is. For the audit.
+    pub(super) fn are_indexed(&self) -> bool {
+        self.ids.len() == self.by_id.len() && self.ids.iter().all(|id| self.by_id.contains_key(id))
+    }
+
     /// The worker with this id, or the next one.
     pub(super) fn first_from(&self, id: WorkerId) -> Option<&Worker> {
         self.get(*self.ids.range(id..).next()?)

@@ -24,7 +24,7 @@ pub(crate) fn apply(scheduler: &mut Scheduler, now: Now) {
         let by = "jobs.yaml, which does not list its worker any more".into();
         stop(scheduler, now, job, fence, StopCause::Pinning, by);
     }
-    let lanes = scheduler.ready.lanes().map(|(lane, _)| lane).collect();
+    let lanes = lanes_in_order(scheduler);
     requeue_outdated(scheduler, lanes);
     for (lane, before) in returning {
         if list_of(scheduler, lane) != before {
@@ -40,9 +40,17 @@ fn lanes_without_their_worker(scheduler: &Scheduler) -> Vec<(LaneKey, Vec<Worker
         let definition = scheduler.definitions.at(lane.definition());
         definition.is_some_and(|definition| definition.retry.on == RetryOn::Same)
     };
-    let lanes = scheduler.ready.lanes().map(|(lane, _)| lane);
-    let unpinned = lanes.filter(|lane| matches!(lane, LaneKey::Listed(..) | LaneKey::Distinct(..)));
+    let unpinned = lanes_in_order(scheduler)
+        .into_iter()
+        .filter(|lane| matches!(lane, LaneKey::Listed(..) | LaneKey::Distinct(..)));
     unpinned.filter(wants_same).map(|lane| (lane, list_of(scheduler, lane))).collect()
+}
+
+/// All lanes in the order of their keys: those that are queued again get their turns in this order.
+fn lanes_in_order(scheduler: &Scheduler) -> Vec<LaneKey> {
+    let mut lanes: Vec<LaneKey> = scheduler.ready.lanes().map(|(lane, _)| lane).collect();
+    lanes.sort_unstable();
+    lanes
 }
 
 fn list_of(scheduler: &Scheduler, lane: LaneKey) -> Vec<WorkerSelector> {

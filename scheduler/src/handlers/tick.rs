@@ -14,6 +14,7 @@ use crate::handlers::{
 };
 use crate::job::{Job, StartState};
 use crate::step::{Change, CloseReason, ClosedAttempt, Note};
+use crate::table::shrink;
 use crate::timers::{UptimeTimer, WallTimer};
 
 /// Timers that one step fires at most. After a long pause the rest fires in later steps, so that reports are
@@ -96,14 +97,10 @@ fn fire_wall(scheduler: &mut Scheduler, now: Now, timer: WallTimer) -> usize {
 
 /// Returns memory after a long queue has emptied.
 fn shrink_tables(scheduler: &mut Scheduler) {
-    let (used, room) = (scheduler.jobs.len(), scheduler.jobs.capacity());
-    if room > CAPACITY_KEPT && used < room / 8 {
-        scheduler.jobs.shrink_to((used * 2).max(CAPACITY_KEPT));
-    }
+    shrink(&mut scheduler.jobs);
+    scheduler.ready.shrink_tables();
+    scheduler.limits.shrink_tables();
 }
-
-/// Capacity in jobs that is always kept: a few megabytes.
-const CAPACITY_KEPT: usize = 65_536;
 
 /// Expires a lease, unless the worker was heard since the alarm was set.
 fn expire_lease(scheduler: &mut Scheduler, now: Now, id: WorkerId) {

@@ -9,7 +9,7 @@ use protocol::JobId;
 
 use crate::details::JobDetails;
 use crate::limits::rules::{KeySource, LimitRules};
-use crate::table::{Seed, Table};
+use crate::table::{self, Seed, Table};
 
 /// The values of a job's keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -103,6 +103,10 @@ pub(super) struct KeySets {
 impl KeySets {
     pub(super) fn new(seed: Seed) -> Self {
         Self { numbers: Table::with_hasher(seed), ..Self::default() }
+    }
+
+    pub(super) fn shrink(&mut self) {
+        table::shrink(&mut self.numbers);
     }
 
     /// Counts one more job with these values.

@@ -26,7 +26,7 @@ use protocol::{JobId, Now, Uptime};
 
 use crate::definition::Definition;
 use crate::ids::DefinitionNo;
-use crate::table::{Seed, Table};
+use crate::table::{Seed, Table, shrink};
 use contenders::Contenders;
 pub use facts::{
     HOLDERS_SHOWN, LIMITS_OF_DEFINITION, LIMITS_SHOWN, LimitFacts, LimitSelection, LimitsReport,
@@ -83,6 +83,12 @@ impl Limits {
     #[must_use]
     pub(crate) fn new(seed: Seed) -> Self {
         Self { key_sets: KeySets::new(seed), needs: Table::with_hasher(seed), ..Self::default() }
+    }
+
+    /// Returns memory after many keys are gone.
+    pub(crate) fn shrink_tables(&mut self) {
+        shrink(&mut self.needs);
+        self.key_sets.shrink();
     }
 
     /// Applies the values of jobs.yaml, also to rates that the store remembers by a clock that may have been set back since. Returns the

@@ -53,10 +53,10 @@ pub(crate) fn recall_idle(scheduler: &mut Scheduler, now: Now) {
     if scheduler.fleet.lowest_prefetched().is_none() || scheduler.has_more_to_place {
         return;
     }
-    let free = || scheduler.fleet.with_free_slot();
-    if free().next().is_none() {
+    if !scheduler.fleet.has_free_slot() {
         return;
     }
+    let free = || scheduler.fleet.with_free_slot();
     // A search walks over all workers with free slots and all backlogs, so it is not done in each step.
     if let Some(at) = not_before(scheduler.searches.for_idle, BACKLOGS_EVERY, now) {
         scheduler.timers.set_uptime(at, UptimeTimer::Recall);

@@ -1,5 +1,6 @@
 //! The invariants of the queue, for tests.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{Lane, Parked, ReadyQueue};
@@ -35,6 +36,10 @@ impl ReadyQueue {
             || right.parked_for_free_slot != self.parked_for_free_slot
         {
             faults.push("the index of parked lanes is wrong");
+        }
+        let pinned = self.lanes.keys().filter(|lane| lane.pinned_to().is_some());
+        if !pinned.collect::<BTreeSet<_>>().into_iter().eq(&self.pinned) {
+            faults.push("the index of pinned lanes is wrong");
         }
         let is_parked = |queue: &Lane| queue.parked == Some(Parked::Paused);
         if self.lanes.iter().any(|(lane, queue)| is_parked(queue) != self.is_paused(lane.definition())) {

@@ -33,7 +33,7 @@ use protocol::{JobId, Timestamp, WorkerId};
 use crate::ids::{DefinitionNo, NeedId};
 use crate::limits::LimitNo;
 use crate::limits::keys::KeySetNo;
-use crate::table::{Seed, Table};
+use crate::table::{Seed, Table, shrink};
 pub use ageing::{AgedPriority, PriorityAgeing};
 pub use heads::First;
 use heads::Heads;
@@ -129,6 +129,12 @@ impl ReadyQueue {
     #[must_use]
     pub fn new(seed: Seed) -> Self {
         Self { lanes: Table::with_hasher(seed), limits: Table::with_hasher(seed), ..Self::default() }
+    }
+
+    /// Returns memory after a long queue has emptied.
+    pub fn shrink_tables(&mut self) {
+        shrink(&mut self.lanes);
+        shrink(&mut self.limits);
     }
 
     /// Adds a job to a lane.

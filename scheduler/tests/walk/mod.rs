@@ -105,6 +105,10 @@ pub(crate) enum Act {
 /// Targets of pauses.
 const PAUSED: [&str; 6] = ["a", "b", "c", "d", "group:g", "all"];
 
+/// The last of the operations of [`Act::Operate`].
+#[allow(dead_code, reason = "used in part by each test")]
+pub(crate) const REVOKE: u8 = 8;
+
 pub(crate) fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         4 => (0..4_u8, 1..6_u8, -2..3_i8, 0..3_u8)
@@ -319,7 +323,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
                 Operation::Forget,
                 Operation::Reset,
                 Operation::Revoke,
-            ][usize::from(if worker < 3 { what.min(7) } else { what })]
+            ][usize::from(if worker < 3 { what.min(REVOKE - 1) } else { what })]
             .clone();
             world.operate(WorkerId(u64::from(worker)), operation);
         }

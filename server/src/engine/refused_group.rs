@@ -78,11 +78,12 @@ fn describe_change(change: &Change) -> String {
             format!("jobs after {after} up to {job} left out, and fences up to {fence}")
         }
         Change::Worker(row) | Change::CordonEnded { row, .. } => format!(
-            "worker {} joined {} seen {} cordoned {} slots {:?} drain {:?} labels {}",
+            "worker {} joined {} seen {} cordoned {} until {:?} slots {:?} drain {:?} labels {}",
             row.worker,
             row.joined_at.0,
             row.seen_at.0,
             row.cordoned,
+            row.cordon_end().map(|at| at.0),
             row.slots,
             row.drain,
             row.labels.len()

@@ -256,7 +256,7 @@ fn log_ended_interventions(group: &Group) {
                 tracing::info!(%target, "pause ended at the time that was given with it: jobs and schedules go on");
             }
             Change::CordonEnded { row, .. } => {
-                tracing::info!(worker = %row.worker, name = %row.name, "cordon ended at the time that was given with it: the worker takes jobs again");
+                tracing::info!(worker = %row.worker, name = %row.name, "cordon ended at the time that was given with it: the worker may take jobs again");
             }
             _ => {}
         }

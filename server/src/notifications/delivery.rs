@@ -272,7 +272,7 @@ impl Delivery {
         wait.map_or(row.due_at, |wait| row.due_at.max(Timestamp(clock::now().utc.0.saturating_add(wait))))
     }
 
-    /// True if jobs.yaml still has the target of a message.
+    /// True if jobs.yaml has the target of a message, or had it before the definition was removed.
     #[must_use]
     pub fn has_target(&self, row: &NotificationRow) -> bool {
         self.find_target(&row.definition, &row.target).is_some()
@@ -284,7 +284,12 @@ impl Delivery {
     /// The store cannot be read. Blocks on the disk.
     pub fn failing(&self) -> Result<Vec<NotificationRow>, ReadError> {
         let rows = self.archive.failing_targets()?;
-        Ok(rows.into_iter().filter(|row| self.has_target(row)).collect())
+        let definitions = self.catalogue.current();
+        let has_it = |row: &NotificationRow| {
+            let targets = definitions.find(&row.definition).map(|entry| &entry.notify);
+            targets.is_some_and(|targets| targets.iter().any(|target| target.key() == row.target))
+        };
+        Ok(rows.into_iter().filter(has_it).collect())
     }
 
     async fn due(&self) -> Vec<NotificationRow> {

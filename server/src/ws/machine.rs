@@ -40,6 +40,14 @@ struct LostWorkers {
     unwritten: BTreeMap<WorkerId, Timestamp>,
 }
 
+impl LostWorkers {
+    /// Takes losses again that could not be stored, unless a worker was back meanwhile.
+    fn put_back(&mut self, lost: Vec<(WorkerId, Timestamp)>) {
+        let since = &self.since;
+        self.unwritten.extend(lost.into_iter().filter(|(worker, at)| since.get(worker) == Some(at)));
+    }
+}
+
 /// A worker that went longer ago is not named any more: its loss was noticed, or nobody misses it.
 const LOST_MAX: Duration = Duration::from_hours(24);
 /// Losses are stored so often. When a network fails, many workers are lost at once.
@@ -88,9 +96,10 @@ impl Machines {
             let goes_on = shutdown.run_until_cancelled(ticks.tick()).await.is_some();
             let unwritten = std::mem::take(&mut self.lost_workers().unwritten);
             if !unwritten.is_empty() {
-                let lost = unwritten.into_iter().collect();
-                if let Some(Err(error)) = writer.change(RecordChange::WorkersLost(lost)).await {
-                    tracing::warn!(%error, "cannot store which workers are lost: after a restart the overview does not name them");
+                let lost: Vec<_> = unwritten.into_iter().collect();
+                if let Some(Err(error)) = writer.change(RecordChange::WorkersLost(lost.clone())).await {
+                    tracing::warn!(%error, "cannot store which workers are lost; trying again in a second");
+                    self.lost_workers().put_back(lost);
                 }
             }
             if !goes_on {

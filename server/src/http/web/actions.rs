@@ -188,13 +188,19 @@ fn is_still_paused(state: &AppState, fields: &Fields, target: &PauseTarget) -> b
     is_as_shown(fields, snapshot.pauses.get(target).map(Intervention::of).as_ref())
 }
 
-/// True unless the form changes an intervention that it was not made for: one with another beginning or end.
+/// True unless the form was made for another intervention: one with another beginning or end, or for none (`since=none`).
 fn is_as_shown(fields: &Fields, now: Option<&Intervention>) -> bool {
     let shown = (field(fields, "since").to_owned(), field(fields, "until").to_owned());
     let text = |at: Time| at.to_string();
-    let now = now.map(|it| (text(it.since), it.until.map(text).unwrap_or_default()));
-    shown.0.is_empty() || now == Some(shown)
+    let now = now.map_or_else(
+        || (NO_INTERVENTION.to_owned(), String::new()),
+        |it| (text(it.since), it.until.map(text).unwrap_or_default()),
+    );
+    shown.0.is_empty() || now == shown
 }
+
+/// The beginning of an intervention in a form for something that had none.
+const NO_INTERVENTION: &str = "none";
 
 /// The page of the list of workers that a form stands on.
 fn workers_address(fields: &Fields) -> String {
@@ -279,7 +285,7 @@ pub(crate) async fn worker(
         "forget" => "/workers".to_owned(),
         _ => format!("/workers/{id}"),
     };
-    let is_asked_for = verb != "cordon" || {
+    let is_asked_for = !matches!(verb.as_str(), "cordon" | "uncordon") || {
         let worker = workers::one(State(Arc::clone(&state)), Id(id)).await?.0;
         is_as_shown(&fields, worker.cordon.as_ref())
     };

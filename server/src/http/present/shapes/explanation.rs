@@ -33,7 +33,8 @@ pub struct Explanation {
     /// Jobs that wait in its lane, itself included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane_jobs: Option<u64>,
-    /// Jobs that wait in other lanes. Those with a higher priority go before it, and those that have been due for longer with the same one.
+    /// Jobs that wait in other lanes, whatever they wait for. Those with a higher priority may go before it, and those that have been due for longer
+    /// with the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_jobs: Option<u64>,
     /// How long it will wait, if that can be said.
