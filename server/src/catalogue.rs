@@ -71,7 +71,7 @@ impl Entry {
             retention,
         } = self;
         let Definition { name, revision, expect, timetable, .. } = &**definition;
-        let targets: Vec<_> = notify.iter().map(Target::rule).collect();
+        let targets: Vec<_> = notify.iter().map(Target::shown_keys).collect();
         // The form for debugging has all of a value. It only has to be the same while this program runs, and in the next run of it.
         write!(hash, "{name:?} {revision:?} {expect:?} {timetable:?} ")?;
         write!(hash, "{params_in_order:?} {description:?} {owner:?} {tags:?} {targets:?} {retention:?}")

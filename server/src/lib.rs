@@ -136,7 +136,7 @@ impl Server {
             // Requests that were under way at the shutdown.
             records.write_audit().await;
             if let Some(history) = reloader.history() {
-                history.write_waiting().await;
+                history.finish().await;
             }
             // The log writer ends with its last handle, after writing everything it has accepted.
             drop(self.acceptor);

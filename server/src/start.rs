@@ -290,8 +290,8 @@ impl Parts {
         let config = &self.config;
         let history = Arc::new(history);
         tokio::spawn({
-            let (history, shutdown) = (history.clone(), self.shutdown.clone());
-            async move { history.run(shutdown).await }
+            let history = history.clone();
+            async move { history.run().await }
         });
         let reloader =
             Reloader::new(engine, self.catalogue.clone(), config.jobs_file.clone(), config.intervals)

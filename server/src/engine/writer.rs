@@ -101,6 +101,13 @@ impl RecordWriter {
         Self { tasks: channel().0, epoch: Epoch(0) }
     }
 
+    /// A handle of a store that answers nothing while the other part lives, as one whose disk stalls.
+    #[cfg(test)]
+    pub fn stalled() -> (Self, impl Sized) {
+        let (tasks, unread) = channel();
+        (Self { tasks, epoch: Epoch(0) }, unread)
+    }
+
     /// Makes a change durable, between two commits; `None` if the store is being closed.
     ///
     /// # Errors

@@ -157,6 +157,17 @@ impl Target {
         TargetKey(HEXLOWER.encode(&hash[..KEY_BYTES]))
     }
 
+    /// All that it is, apart from URLs, addresses and secrets, which are hashed or left out.
+    #[must_use]
+    pub fn shown_keys(&self) -> impl fmt::Debug + use<> {
+        let (format, is_signed) = match &self.endpoint {
+            Endpoint::Webhook { secrets, .. } => (None, !secrets.is_empty()),
+            Endpoint::Slack { format, .. } => (Some(*format), false),
+            Endpoint::Email(_) => (None, false),
+        };
+        (self.rule(), self.output_lines, format, is_signed)
+    }
+
     /// The rule of the store for it.
     #[must_use]
     pub fn rule(&self) -> NotifyRule {

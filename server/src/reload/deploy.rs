@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::deploy_target::{self, DeployTarget, ReplaceError, TargetError};
 use super::faults::log_faults;
-use super::{HistoryError, LoadOrigin, NOT_IN_HISTORY, Proposed, ReloadError, Reloaded, Reloader, Source};
+use super::{HistoryError, LoadOrigin, Proposed, ReloadError, Reloaded, Reloader, Source, warn_if_unwritten};
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::config::Deploys;
@@ -200,11 +200,10 @@ impl Reloader {
                 deployed.proposed.warnings.push(warning.to_owned());
             }
         }
-        let reloaded = self.put_in_force(new, permit, &origin).await;
+        let (reloaded, row) = self.put_in_force(new, permit, &origin).await;
         reloaded.log(&self.jobs_file.display(), &format!("{} deployed", self.name()));
-        let unrecorded = reloaded.warnings.iter().filter(|warning| *warning == NOT_IN_HISTORY);
-        deployed.proposed.warnings.extend(unrecorded.cloned());
         self.note_result(&Ok(reloaded)).await;
+        warn_if_unwritten(row, &mut deployed.proposed.warnings).await;
         Ok(deployed)
     }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use protocol::Revision;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Reloaded;
@@ -34,6 +35,8 @@ pub(super) use loaded_set::{loaded_set, since_last_load};
 const ROWS_MAX: u64 = 10_000;
 /// Rows that wait for the store. Of more than these, the oldest but one is lost.
 const WAITING_MAX: usize = 1_000;
+/// How long a request waits for the store, which takes nothing while its disk is full or stalled.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after a row that the store did not take.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -76,6 +79,9 @@ pub enum HistoryError {
     /// The store did not take it.
     #[error("the store did not take the change")]
     Store(#[source] CommitError),
+    /// The store has not taken it in time, or not what comes before it.
+    #[error("the store takes nothing now")]
+    Busy,
     /// The server is being shut down.
     #[error("the server is leaving")]
     Closed,
@@ -90,6 +96,7 @@ pub struct DefinitionHistory {
     added: Notify,
     /// Held during a write, so that rows are written in their order.
     turn: tokio::sync::Mutex<()>,
+    stop: CancellationToken,
 }
 
 impl fmt::Debug for DefinitionHistory {
@@ -110,9 +117,9 @@ struct Waiting {
 pub(super) struct FirstTry(oneshot::Receiver<bool>);
 
 impl FirstTry {
-    /// True if the row is durable.
+    /// True if the row is durable. A store that takes nothing now is not waited for.
     pub(super) async fn succeeded(self) -> bool {
-        self.0.await.unwrap_or(false)
+        timeout(STORE_TIMEOUT, self.0).await.is_ok_and(|tried| tried.unwrap_or(false))
     }
 }
 
@@ -126,6 +133,7 @@ impl DefinitionHistory {
             waiting: Mutex::default(),
             added: Notify::new(),
             turn: tokio::sync::Mutex::default(),
+            stop: CancellationToken::new(),
         }
     }
 
@@ -183,16 +191,40 @@ impl DefinitionHistory {
     }
 
     /// Stores that a deploy is about to replace the jobs file.
+    ///
+    /// # Errors
+    /// The store does not have it: nothing may be replaced.
     pub(super) async fn begin_deploy(
-        &self,
+        self: &Arc<Self>,
         origin: &LoadOrigin,
         after: Revision,
     ) -> Result<(), HistoryError> {
         let LoadOrigin { cause: _, by, reason } = origin;
         let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
         let intent = DeployIntent { by: text(by), reason: text(reason), after: after.to_string() };
+        let (reply, mut begun) = oneshot::channel();
+        let history = self.clone();
+        // A task of its own: the store may take the intent after the deploy has given up.
+        tokio::spawn(async move {
+            let stored = history.store_intent(intent).await;
+            let may_be_stored = !matches!(stored, Err(HistoryError::Busy));
+            if reply.send(stored).is_err() && may_be_stored {
+                history.cancel_deploy().await;
+            }
+        });
+        if let Ok(stored) = timeout(STORE_TIMEOUT, &mut begun).await {
+            return stored.unwrap_or(Err(HistoryError::Closed));
+        }
+        begun.close();
+        // It may have come at this moment.
+        begun.try_recv().unwrap_or(Err(HistoryError::Busy))
+    }
+
+    async fn store_intent(&self, intent: DeployIntent) -> Result<(), HistoryError> {
         // A row that is written after the intent would end it.
-        self.write_waiting().await;
+        if !self.write_waiting().await {
+            return Err(HistoryError::Busy);
+        }
         let _turn = self.turn.lock().await;
         self.change(DefinitionChange::Deploying(intent)).await
     }
@@ -227,9 +259,9 @@ impl DefinitionHistory {
         }
     }
 
-    /// Writes rows as they come, until the server shuts down.
-    pub async fn run(&self, shutdown: CancellationToken) {
-        while !shutdown.is_cancelled() {
+    /// Writes rows as they come, until [`Self::finish`].
+    pub async fn run(&self) {
+        while !self.stop.is_cancelled() {
             let is_written = self.write_waiting().await;
             let wait = async {
                 match is_written {
@@ -239,9 +271,15 @@ impl DefinitionHistory {
             };
             tokio::select! {
                 () = wait => {}
-                () = shutdown.cancelled() => {}
+                () = self.stop.cancelled() => {}
             }
         }
+    }
+
+    /// Writes the rows that are left. Call it after the last request: those that are under way at a shutdown leave rows, too.
+    pub async fn finish(&self) {
+        self.stop.cancel();
+        self.write_waiting().await;
     }
 
     /// Writes the rows that wait. Returns false if some still do.
@@ -299,6 +337,17 @@ fn row(origin: &LoadOrigin, before: Option<Revision>, change: &Reloaded) -> Defi
         policy_changed: change.policy_changed,
     }
 }
+
+/// Adds a warning if the row of a load is not in the store yet.
+pub(super) async fn warn_if_unwritten(row: Option<FirstTry>, warnings: &mut Vec<String>) {
+    if let Some(row) = row
+        && !row.succeeded().await
+    {
+        warnings.push(NOT_IN_HISTORY.to_owned());
+    }
+}
+
+const NOT_IN_HISTORY: &str = "the load is not in the history of the definitions yet, since the store does not take it: the log of the server has the reason";
 
 /// Rows of one read, so that a filter reads no more at once.
 const ROWS_PER_READ: usize = 500;

@@ -30,6 +30,7 @@ pub use expected::Expected;
 use faults::log_faults;
 pub(crate) use faults::position;
 pub use history::{DefinitionHistory, HistoryError, LoadOrigin};
+use history::{FirstTry, warn_if_unwritten};
 pub use reloaded::Reloaded;
 
 use crate::auth::records::AccessRecords;
@@ -205,9 +206,12 @@ impl Reloader {
         let _turn = self.turn.lock().await;
         self.forget_deployed_file();
         let current = self.catalogue.current().revision();
-        let result = match expected.present {
-            Some(expected) if expected != current => Err(ReloadError::Unexpected { current }),
-            _ => self.replace(expected.new, origin).await,
+        let (mut result, row) = match expected.present {
+            Some(expected) if expected != current => (Err(ReloadError::Unexpected { current }), None),
+            _ => match self.replace(expected.new, origin).await {
+                Ok((reloaded, row)) => (Ok(reloaded), row),
+                Err(error) => (Err(error), None),
+            },
         };
         self.note_result(&result).await;
         let (name, path) = (self.name(), self.jobs_file.display());
@@ -220,6 +224,9 @@ impl Reloader {
             Err(error) => {
                 tracing::warn!(%error, %path, "{name} was not reloaded; the definitions stay unchanged");
             }
+        }
+        if let Ok(reloaded) = &mut result {
+            warn_if_unwritten(row, &mut reloaded.warnings).await;
         }
         result
     }
@@ -295,14 +302,19 @@ impl Reloader {
         &self,
         expected: Option<Revision>,
         origin: &LoadOrigin,
-    ) -> Result<Reloaded, ReloadError> {
+    ) -> Result<(Reloaded, Option<FirstTry>), ReloadError> {
         let new = self.read(Source::File, expected).await?;
         let permit = self.engine.reserve_define()?;
         Ok(self.put_in_force(new, permit, origin).await)
     }
 
-    /// Replaces the definitions by these. Nothing refuses them any more.
-    async fn put_in_force(&self, new: NewSet, permit: DefinePermit<'_>, origin: &LoadOrigin) -> Reloaded {
+    /// Replaces the definitions by these. Nothing refuses them any more. Returns also the row in the history, if something changed.
+    async fn put_in_force(
+        &self,
+        new: NewSet,
+        permit: DefinePermit<'_>,
+        origin: &LoadOrigin,
+    ) -> (Reloaded, Option<FirstTry>) {
         let NewSet { definitions, mut warnings, text } = new;
         let former = self.catalogue.current();
         let (definitions, text) = (definitions.keeping_targets_of(&former), Arc::new(text));
@@ -310,7 +322,7 @@ impl Reloader {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
-        let mut reloaded = Reloaded { warnings, ..Reloaded::between(&former, &definitions) };
+        let reloaded = Reloaded { warnings, ..Reloaded::between(&former, &definitions) };
         // The engine first: a reader of the new catalogue may submit a new definition to the engine at once.
         permit.define(Arc::new(definitions.clone()));
         let history = self.history.as_ref().filter(|_| reloaded.changes().is_some());
@@ -319,12 +331,7 @@ impl Reloader {
         self.loaded.notify_one();
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.clone());
         self.keep(text).await;
-        if let Some(row) = row
-            && !row.succeeded().await
-        {
-            reloaded.warnings.push(NOT_IN_HISTORY.to_owned());
-        }
-        reloaded
+        (reloaded, row)
     }
 
     /// The text of the definitions that are in force; none if it is not known.
@@ -377,8 +384,6 @@ impl Reloader {
         tokio::task::spawn_blocking(read).await?
     }
 }
-
-const NOT_IN_HISTORY: &str = "the load is not in the history of the definitions yet, since the store does not take it: the log of the server has the reason";
 
 /// Definitions that were read, and may come into force.
 struct NewSet {

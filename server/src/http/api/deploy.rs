@@ -84,7 +84,9 @@ impl From<DeployError> for Problem {
                 Self::new(Code::Draining, detail).hint(DRAINING_HINT).retry_after(5)
             }
             DeployError::History(HistoryError::Store(cause @ CommitError::Refused(_))) => Self::internal(cause),
-            DeployError::History(HistoryError::Store(cause)) => Self::unreadable(cause),
+            DeployError::History(HistoryError::Store(_) | HistoryError::Busy) => {
+                Self::new(Code::StoreUnavailable, detail).retry_after(5)
+            }
             DeployError::ClientLeft => Self::new(Code::Busy, detail),
             DeployError::Reload(error) => error.into(),
         }

@@ -42,7 +42,7 @@ fn a_start_finds_each_other_key_and_after_an_upgrade_those_that_belong_to_the_re
 #[tokio::test]
 async fn a_row_that_the_store_does_not_take_waits_and_its_requester_is_told() {
     let (_store, archive) = sqlite::temporary();
-    let history = DefinitionHistory::new(archive, RecordWriter::closed());
+    let history = Arc::new(DefinitionHistory::new(archive, RecordWriter::closed()));
     let (old, new) = (definitions(OLD), definitions(NEW));
     let origin = LoadOrigin::without_request(LoadCause::Watch);
     let change = Reloaded::between(&old, &new);
@@ -57,6 +57,21 @@ async fn a_row_that_the_store_does_not_take_waits_and_its_requester_is_told() {
         .begin_deploy(&origin, new.revision())
         .await
         .expect_err("a deploy that cannot be recorded does not begin");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_store_holds_up_no_load_and_refuses_a_deploy_in_time() {
+    let (_store, archive) = sqlite::temporary();
+    let (writer, _stalled) = RecordWriter::stalled();
+    let history = Arc::new(DefinitionHistory::new(archive, writer));
+    let (old, new) = (definitions(OLD), definitions(NEW));
+    let origin = LoadOrigin::without_request(LoadCause::Deploy);
+    let refused = history.begin_deploy(&origin, new.revision()).await;
+    assert!(matches!(refused, Err(HistoryError::Busy)), "{refused:?}");
+    let row = history.record_load(&origin, old.revision(), &Reloaded::between(&old, &new), &new);
+    let mut warnings = Vec::new();
+    warn_if_unwritten(Some(row), &mut warnings).await;
+    assert_eq!(warnings, [NOT_IN_HISTORY]);
 }
 
 #[tokio::test]
