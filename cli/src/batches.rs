@@ -288,6 +288,7 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
             "skipped",
             Some(batch.skipped).filter(|skipped| *skipped > 0).map(|it| it.to_string()).unwrap_or_default(),
         ),
+        ("cancelled by", view::optional(batch.cancelled_by.as_ref())),
         ("accepted", format!("{} ago", view::since(batch.created_at, now))),
         ("made by", view::optional(batch.submitted_by.as_ref())),
         ("before", dependencies_in_words(&full.dependents)),
@@ -306,9 +307,10 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The state, and that the batch was stopped by its failures.
+/// The state, and that the batch was stopped by its failures or is being cancelled.
 pub(crate) fn state_text(batch: &BatchSummary) -> String {
     match (batch.max_failures_reached, batch.ended_at) {
+        (false, None) if batch.cancelled_by.is_some() => format!("{} (stopping)", batch.state),
         (false, _) => batch.state.to_string(),
         (true, None) => format!("{} (stopping)", batch.state),
         (true, Some(_)) => format!("{} (stopped)", batch.state),

@@ -69,9 +69,14 @@ pub(crate) async fn cancel_batch_if_confirmed(
     batch: u64,
     yes: bool,
 ) -> anyhow::Result<()> {
-    let operation = Operation { verb: "cancel", key: None };
-    let path = ["api", "batches", &batch.to_string(), operation.verb];
-    apply(api, common, (&path, operation), ("the batch has", &[]), yes).await
+    if !yes {
+        let path = ["api", "batches", &batch.to_string(), "cancel"];
+        match count(api, &path, &[]).await? {
+            0 => return print_batch(common, batch, &BulkResult::default(), true),
+            count => confirm("cancel", "the batch has", count)?,
+        }
+    }
+    cancel_batch(api, common, batch).await
 }
 
 /// An operation on many jobs.
@@ -101,9 +106,10 @@ async fn apply(
     }
     let (mut total, ended_by) = send_all(api, path, query, &key).await;
     total.refusals.truncate(REFUSALS_SHOWN);
-    if total.matched > 0 || !matches!(ended_by, EndedBy::Error(_)) {
+    if total.matched > 0 || matches!(ended_by, EndedBy::LastJob) {
         total.print(verb, common.format)?;
     }
+    ended_by.note_open_request(common.format, "ls");
     // With JSON, standard error has the document of the error only.
     let is_continued = verb == "retry" && !common.format.is_json() && ended_by.may_have_left_jobs(&total);
     if let (true, Ok(key)) = (is_continued, key.to_str()) {
@@ -140,6 +146,16 @@ enum EndedBy {
 }
 
 impl EndedBy {
+    /// Says after Ctrl-C that the server may go on with the request that it has not answered. With JSON, standard error has the document of
+    /// the error only.
+    fn note_open_request(&self, format: Format, shows: &str) {
+        if matches!(self, Self::Interrupt) && !format.is_json() {
+            screen::note(&format!(
+                "longshore: interrupted: the server may carry out the request that it has not answered; 'longshore {shows}' shows the states"
+            ));
+        }
+    }
+
     /// True if the server may have done a part of the operation only.
     fn may_have_left_jobs(&self, total: &BulkResult) -> bool {
         match self {
@@ -193,6 +209,17 @@ pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> 
         _ => {}
     }
     total.leave_out_finished();
+    let is_whole = matches!(ended_by, EndedBy::LastJob);
+    // A count of nothing would say that nothing is cancelled, which the server may do all the same.
+    if total.matched > 0 || is_whole {
+        print_batch(common, batch, &total, is_whole)?;
+    }
+    ended_by.note_open_request(common.format, &format!("batch {batch}"));
+    exit(ended_by, total.refused)
+}
+
+/// Prints the effect of a cancel on a batch, of all requests or of those that were answered.
+fn print_batch(common: &CommonArgs, batch: u64, total: &BulkResult, is_whole: bool) -> anyhow::Result<()> {
     if common.format.is_text() || common.format == Format::Name {
         for Refusal { job, code, detail } in &total.refusals {
             let text = format!("job {job}: {detail} [{code}]");
@@ -203,19 +230,18 @@ pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> 
             let text = format!("{more} more refused; 'longshore ls --batch {batch}' shows their states");
             error_output::report(&Failure::new(Exit::Conflict, text).into(), common.format);
         }
-        let is_whole = matches!(ended_by, EndedBy::LastJob);
         let so_far = if is_whole { "" } else { ", so far" };
         let counted = format!("batch {batch}{so_far}: {}", total.counted(is_whole));
         if common.format == Format::Name {
             screen::line(&batch.to_string())?;
             screen::note(&format!("longshore: {counted}"));
+            Ok(())
         } else {
-            screen::line(&counted)?;
+            screen::line(&counted)
         }
     } else {
-        total.print("cancel", common.format)?;
+        total.print("cancel", common.format)
     }
-    exit(ended_by, total.refused)
 }
 
 fn no_such_batch(batch: u64) -> Failure {
@@ -337,17 +363,14 @@ impl BulkResult {
         }
     }
 
-    /// The effect of a cancel on a batch, in words.
+    /// The effect of a cancel on a batch, in words. The server ends what is left by itself.
     fn counted(&self, is_whole: bool) -> String {
         let are = |count: u64| if count == 1 { "job is" } else { "jobs are" };
         let Self { matched, done, stopping, .. } = *self;
         match (done, stopping) {
             (0, 0) if matched == 0 && is_whole => "all jobs have ended".to_owned(),
             (done, 0) => format!("{done} {} cancelled", are(done)),
-            (0, stopping) => format!("{stopping} {} being stopped", are(stopping)),
-            (done, stopping) => {
-                format!("{done} {} cancelled, {stopping} {} being stopped", are(done), are(stopping))
-            }
+            (done, stopping) => format!("{} {} being cancelled", done + stopping, are(done + stopping)),
         }
     }
 
@@ -382,8 +405,8 @@ mod tests {
         };
         assert_eq!(text(0, 0, 0), "all jobs have ended");
         assert_eq!(text(1, 1, 0), "1 job is cancelled");
-        assert_eq!(text(3, 0, 2), "2 jobs are being stopped");
-        assert_eq!(text(4, 3, 1), "3 jobs are cancelled, 1 job is being stopped");
+        assert_eq!(text(3, 0, 2), "2 jobs are being cancelled");
+        assert_eq!(text(4, 3, 1), "4 jobs are being cancelled");
         assert_eq!(text(2, 0, 0), "0 jobs are cancelled");
     }
 }

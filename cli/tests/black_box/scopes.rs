@@ -130,3 +130,23 @@ async fn a_request_that_waits_ends_with_the_revocation_of_its_token() {
     let problem: Value = answer.json().await.unwrap();
     assert_eq!(problem["code"], "invalid_token", "it was admitted before: {problem}");
 }
+
+/// A token for some definitions cancels a batch as a whole if all members are of these, and else those that it may act on.
+#[tokio::test]
+async fn a_limited_token_cancels_of_a_batch_what_it_may_act_on() {
+    let (cluster, _server, admin) = start().await;
+    let some = cluster.make_token(&admin, "some", &["--role", "operator", "--definitions", "hel*"]);
+    assert_eq!(cluster.run_as(&admin, &["run", "hello", "--count", "3"]).0, 0);
+    assert_eq!(cluster.run_as(&admin, &["submit", r#"[{"name":"hello"},{"name":"other"}]"#]).0, 0);
+    let (code, text) = cluster.run_as(&some, &["batch", "1", "cancel", "-y"]);
+    assert_eq!((code, text.as_str()), (0, "batch 1: 3 jobs are cancelled\n"));
+    let (code, text) = cluster.run_as(&some, &["batch", "4", "cancel", "-y"]);
+    assert!(code == 5 && text.contains("batch 4: 1 job is cancelled"), "{code}: {text}");
+    let shown = |batch: &str| {
+        let (_, text) = cluster.run_as(&admin, &["batch", batch, "-o", "json"]);
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let (whole, part) = (shown("1"), shown("4"));
+    assert!(whole["cancelled_by"].as_str().unwrap().ends_with(" token some"), "{whole}");
+    assert_eq!((&part["counts"]["queued"], part.get("cancelled_by")), (&1.into(), None), "{part}");
+}

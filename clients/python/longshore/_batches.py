@@ -98,7 +98,9 @@ class Batches(Base):
         return ended_members(self, batch, timeout)
 
     def cancel_batch(self, batch: int) -> BatchStatus:
-        """Cancels the jobs of a batch that have not ended. Those that run have to stop first: wait for the batch."""
+        """Cancels the jobs of a batch that have not ended. None of them starts after this; the server goes on with it by itself, and those that
+        run have to stop first: wait for the batch."""
+        # Only a token that is not for all of the jobs takes more than one request.
         cursor: Optional[str] = None
         while True:
             answer = self._send("POST", f"/api/batches/{batch:d}/cancel", query(cursor=cursor))

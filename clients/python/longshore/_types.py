@@ -47,7 +47,7 @@ Batch = TypedDict("Batch", {
 BatchStatus = TypedDict("BatchStatus", {
     "id": int, "name": str, "definition": str, "definitions_differ": bool, "state": str, "created_at": str, "ended_at": str,
     "submitted_by": str, "count": int, "counts": "dict[str, int]", "progress": float, "eta": str, "max_failures": int, "max_failures_reached": bool,
-    "concurrency": int, "retry_of": int, "retried_as": int, "removed": int, "skipped": int,
+    "cancelled_by": str, "cancelled_at": str, "concurrency": int, "retry_of": int, "retried_as": int, "removed": int, "skipped": int,
     "failures": "list[Job]", "outcomes": "dict[str, int]", "dependents": "list[Dependency]",
 }, total=False)  # fmt: skip
 

@@ -61,6 +61,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("reasons", include_str!("migrations/0044_reasons.sql")),
     ("pause_ends", include_str!("migrations/0045_pause_ends.sql")),
     ("batch_notifications", include_str!("migrations/0046_batch_notifications.sql")),
+    ("batch_cancels", include_str!("migrations/0049_batch_cancels.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.
