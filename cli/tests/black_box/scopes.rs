@@ -137,7 +137,9 @@ async fn a_limited_token_cancels_of_a_batch_what_it_may_act_on() {
     let (cluster, _server, admin) = start().await;
     let some = cluster.make_token(&admin, "some", &["--role", "operator", "--definitions", "hel*"]);
     assert_eq!(cluster.run_as(&admin, &["run", "hello", "--count", "3"]).0, 0);
-    assert_eq!(cluster.run_as(&admin, &["submit", r#"[{"name":"hello"},{"name":"other"}]"#]).0, 0);
+    let list = cluster.path("list.json");
+    std::fs::write(&list, r#"[{"name":"hello"},{"name":"other"}]"#).unwrap();
+    assert_eq!(cluster.run_as(&admin, &["submit", list.to_str().unwrap()]).0, 0);
     let (code, text) = cluster.run_as(&some, &["batch", "1", "cancel", "-y"]);
     assert_eq!((code, text.as_str()), (0, "batch 1: 3 jobs are cancelled\n"));
     let (code, text) = cluster.run_as(&some, &["batch", "4", "cancel", "-y"]);
