@@ -90,7 +90,7 @@ impl World {
         let input = match self.requests[number as usize].command.clone() {
             Command::Jobs(order) => self.submission(number, ticket, &order),
             // Every other cancel of a member is one of its whole batch.
-            Command::Cancel(job) if number % 2 == 0 && self.server.disk.batch_of(job).is_some() => {
+            Command::Cancel(job) if number.is_multiple_of(2) && self.server.disk.batch_of(job).is_some() => {
                 let batch = self.server.disk.batch_of(job).unwrap_or(job);
                 Input::CancelBatch(CancelBatchRequest { ticket, batch, by: REQUESTER.into() })
             }

@@ -34,7 +34,8 @@ impl Batches {
                 self.live.insert(batch.first, batch.clone());
             }
             Change::BatchCancelled { first, by, .. } => {
-                if !self.live.contains_key(first) || self.cancelled.insert(*first, by.clone()).is_some() {
+                let is_first = self.cancelled.insert(*first, by.clone()).is_none();
+                if !is_first || !self.live.contains_key(first) {
                     return Err(format!(
                         "the batch of job {first} is cancelled, and has ended or was before"
                     ));
