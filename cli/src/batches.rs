@@ -98,6 +98,9 @@ pub(crate) struct Flags {
     /// For retry: cancel what has not started once this many members of the new batch have failed [default: as of this batch].
     #[arg(long, value_name = "COUNT", requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
     max_failures: Option<u32>,
+    /// For retry: also repeat the members that somebody cancelled, one by one or with the batch.
+    #[arg(long, requires = "operation")]
+    cancelled: bool,
     /// For retry: print only the number of the new batch. With --wait only the exit code tells how it ended.
     #[arg(short = 'q', long, requires = "operation", conflicts_with = "follow")]
     quiet: bool,
@@ -193,6 +196,7 @@ async fn cancel(api: &Api, flags: &Flags) -> anyhow::Result<()> {
         ("--dry-run", flags.dry_run),
         ("--follow", flags.follow),
         ("--quiet", flags.quiet),
+        ("--cancelled", flags.cancelled),
         ("--concurrency", flags.concurrency.is_some()),
         ("--max-failures", flags.max_failures.is_some()),
     ];

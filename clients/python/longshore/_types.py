@@ -54,7 +54,8 @@ BatchStatus = TypedDict("BatchStatus", {
 # The retry of a batch: the new one, and how many members were to be retried. Without `batch` none was made.
 RetriedBatch = TypedDict("RetriedBatch", {
     "batch": int, "count": int, "first": int, "last": int, "created_at": str, "replayed": bool, "duplicates": int, "duplicate_of": int,
-    "warning": "dict[str, str]", "retry_of": int, "dry_run": bool, "matched": int, "refused": int, "refusals": "list[dict[str, Any]]",
+    "warning": "dict[str, str]", "retry_of": int, "dry_run": bool, "matched": int, "refused": int, "refusals": "list[dict[str, Any]]", "cancelled": int,
+    "unended": int,
 }, total=False)  # fmt: skip
 
 # A job or a batch that another one comes after, or that comes after it, and the `outcome` that the later one requires.

@@ -122,6 +122,11 @@ const fn is_zero(count: &u32) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_none_of_them(count: &u64) -> bool {
+    *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
 const fn is_no_job(number: &u64) -> bool {
     *number == 0
 }
@@ -219,4 +224,10 @@ pub struct RetriedBatch {
     /// The first refusals, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refusal>,
+    /// The members that are not among `matched` because somebody cancelled them; `cancelled=1` retries them too.
+    #[serde(default, skip_serializing_if = "is_none_of_them")]
+    pub cancelled: u64,
+    /// The members that have not ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unended: u32,
 }
