@@ -113,3 +113,21 @@ fn cancel_batch_distinguishes_an_ended_batch_from_an_unknown_one() {
     assert_eq!((none.code, none.out.as_str()), (4, ""), "{none:?}");
     assert!(none.err.starts_with("error: there is no batch 6; "), "{none:?}");
 }
+
+#[test]
+fn a_retry_that_makes_nothing_says_how_many_members_were_cancelled_or_have_not_ended() {
+    let stub = Stub::new();
+    let none = r#"{"dry_run":true,"retry_of":13,"matched":0,"refused":0,"cancelled":2377,"unended":1}"#;
+    let all = r#"{"dry_run":true,"retry_of":13,"matched":2377,"refused":0,"unended":1}"#;
+    stub.on("POST /api/batches/13/retry?dry_run=1", "200 OK", JSON, none);
+    stub.on("POST /api/batches/13/retry?cancelled=1&dry_run=1", "200 OK", JSON, all);
+    let told = run(&mut stub.longshore(&["batch", "13", "retry"]));
+    let out = "batch 13: 0 members can be retried; 2377 were cancelled: add --cancelled; 1 has not ended\n";
+    assert_eq!((told.code, told.out.as_str()), (0, out), "{told:?}");
+    let told = run(&mut stub.longshore(&["batch", "13", "retry", "--cancelled", "--dry-run"]));
+    let out =
+        "batch 13 has 2377 members that can be retried: that is the size of the new batch; 1 has not ended\n";
+    assert_eq!((told.code, told.out.as_str()), (0, out), "{told:?}");
+    let refused = run(&mut stub.longshore(&["batch", "13", "cancel", "--cancelled"]));
+    assert!(refused.code == 2 && refused.err.contains("--cancelled is for retry"), "{refused:?}");
+}
