@@ -98,6 +98,9 @@ pub(crate) struct Flags {
     /// For retry: cancel what has not started once this many members of the new batch have failed [default: as of this batch].
     #[arg(long, value_name = "COUNT", requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
     max_failures: Option<u32>,
+    /// For retry: also repeat the members that somebody cancelled, one by one or with the batch.
+    #[arg(long, requires = "operation")]
+    cancelled: bool,
     /// For retry: print only the number of the new batch. With --wait only the exit code tells how it ended.
     #[arg(short = 'q', long, requires = "operation", conflicts_with = "follow")]
     quiet: bool,
@@ -193,6 +196,7 @@ async fn cancel(api: &Api, flags: &Flags) -> anyhow::Result<()> {
         ("--dry-run", flags.dry_run),
         ("--follow", flags.follow),
         ("--quiet", flags.quiet),
+        ("--cancelled", flags.cancelled),
         ("--concurrency", flags.concurrency.is_some()),
         ("--max-failures", flags.max_failures.is_some()),
     ];
@@ -288,6 +292,7 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
             "skipped",
             Some(batch.skipped).filter(|skipped| *skipped > 0).map(|it| it.to_string()).unwrap_or_default(),
         ),
+        ("cancelled by", view::optional(batch.cancelled_by.as_ref())),
         ("accepted", format!("{} ago", view::since(batch.created_at, now))),
         ("made by", view::optional(batch.submitted_by.as_ref())),
         ("before", dependencies_in_words(&full.dependents)),
@@ -306,9 +311,10 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The state, and that the batch was stopped by its failures.
+/// The state, and that the batch was stopped by its failures or is being cancelled.
 pub(crate) fn state_text(batch: &BatchSummary) -> String {
     match (batch.max_failures_reached, batch.ended_at) {
+        (false, None) if batch.cancelled_by.is_some() => format!("{} (stopping)", batch.state),
         (false, _) => batch.state.to_string(),
         (true, None) => format!("{} (stopping)", batch.state),
         (true, Some(_)) => format!("{} (stopped)", batch.state),

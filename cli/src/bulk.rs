@@ -1,5 +1,7 @@
 //! Operations on all jobs that filters select: counted first, confirmed, and sent to the server in as many requests as it takes.
 
+mod batch_cancel;
+
 use std::io::IsTerminal as _;
 use std::pin::pin;
 
@@ -8,11 +10,11 @@ use reqwest::header::HeaderValue;
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
-use crate::error_output;
 use crate::failure::{self, Exit, Failure};
 use crate::jobs;
 use crate::records;
 use crate::screen::{self, Format};
+pub(crate) use batch_cancel::{cancel_batch, cancel_batch_if_confirmed};
 
 /// Filters that select jobs instead of ids.
 #[derive(Debug, clap::Args)]
@@ -62,18 +64,6 @@ pub(crate) async fn apply_to_all(
     apply(api, common, (&path, operation), ("the filters select", query), yes).await
 }
 
-/// Cancels the members of a batch, after a question unless `yes` is set.
-pub(crate) async fn cancel_batch_if_confirmed(
-    api: &Api,
-    common: &CommonArgs,
-    batch: u64,
-    yes: bool,
-) -> anyhow::Result<()> {
-    let operation = Operation { verb: "cancel", key: None };
-    let path = ["api", "batches", &batch.to_string(), operation.verb];
-    apply(api, common, (&path, operation), ("the batch has", &[]), yes).await
-}
-
 /// An operation on many jobs.
 #[derive(Clone, Copy)]
 pub(crate) struct Operation<'a> {
@@ -101,9 +91,10 @@ async fn apply(
     }
     let (mut total, ended_by) = send_all(api, path, query, &key).await;
     total.refusals.truncate(REFUSALS_SHOWN);
-    if total.matched > 0 || !matches!(ended_by, EndedBy::Error(_)) {
+    if total.matched > 0 || matches!(ended_by, EndedBy::LastJob) {
         total.print(verb, common.format)?;
     }
+    ended_by.note_open_request(common.format, "ls");
     // With JSON, standard error has the document of the error only.
     let is_continued = verb == "retry" && !common.format.is_json() && ended_by.may_have_left_jobs(&total);
     if let (true, Ok(key)) = (is_continued, key.to_str()) {
@@ -140,6 +131,16 @@ enum EndedBy {
 }
 
 impl EndedBy {
+    /// Says after Ctrl-C that the server may go on with the request that it has not answered. With JSON, standard error has the document of
+    /// the error only.
+    fn note_open_request(&self, format: Format, shows: &str) {
+        if matches!(self, Self::Interrupt) && !format.is_json() {
+            screen::note(&format!(
+                "longshore: interrupted: the server may carry out the request that it has not answered; 'longshore {shows}' shows the states"
+            ));
+        }
+    }
+
     /// True if the server may have done a part of the operation only.
     fn may_have_left_jobs(&self, total: &BulkResult) -> bool {
         match self {
@@ -177,53 +178,6 @@ async fn send_all(
             return (total, EndedBy::LastJob);
         }
     }
-}
-
-/// Cancels what has not ended of a batch, and says of how many jobs. The caller has named the batch, so nothing is confirmed.
-pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> anyhow::Result<()> {
-    let path = ["api", "batches", &batch.to_string(), "cancel"];
-    let (mut total, ended_by) = send_all(api, &path, &[], &api::idempotency_key(None)?).await;
-    match ended_by {
-        EndedBy::Error(error) if total.matched == 0 => {
-            return Err(match failure::exit_of(&error) {
-                Exit::NotFound => no_such_batch(batch).into(),
-                _ => error,
-            });
-        }
-        _ => {}
-    }
-    total.leave_out_finished();
-    if common.format.is_text() || common.format == Format::Name {
-        for Refusal { job, code, detail } in &total.refusals {
-            let text = format!("job {job}: {detail} [{code}]");
-            error_output::report(&Failure::new(Exit::Conflict, text).into(), common.format);
-        }
-        let more = total.refused.saturating_sub(total.refusals.len() as u64);
-        if more > 0 {
-            let text = format!("{more} more refused; 'longshore ls --batch {batch}' shows their states");
-            error_output::report(&Failure::new(Exit::Conflict, text).into(), common.format);
-        }
-        let is_whole = matches!(ended_by, EndedBy::LastJob);
-        let so_far = if is_whole { "" } else { ", so far" };
-        let counted = format!("batch {batch}{so_far}: {}", total.counted(is_whole));
-        if common.format == Format::Name {
-            screen::line(&batch.to_string())?;
-            screen::note(&format!("longshore: {counted}"));
-        } else {
-            screen::line(&counted)?;
-        }
-    } else {
-        total.print("cancel", common.format)?;
-    }
-    exit(ended_by, total.refused)
-}
-
-fn no_such_batch(batch: u64) -> Failure {
-    let hint = format!(
-        "a batch has the id of its first job, which 'longshore show' prints for each job; \
-         for one job, use 'longshore cancel {batch}'"
-    );
-    Failure::new(Exit::NotFound, format!("there is no batch {batch}")).hint(hint)
 }
 
 /// The number of jobs that a query selects.
@@ -299,16 +253,6 @@ impl BulkResult {
         self.done.saturating_sub(self.jobs.len() as u64)
     }
 
-    /// Leaves out the refusals of jobs that had ended since the server read their states, and shortens the others. Those that
-    /// the server did not show still count as refused.
-    fn leave_out_finished(&mut self) {
-        let shown = self.refusals.len();
-        self.refusals.retain(|refusal| refusal.code != "already_finished");
-        let finished = shown - self.refusals.len();
-        self.refusals.truncate(REFUSALS_SHOWN);
-        self.refused = self.refused.saturating_sub(finished as u64);
-    }
-
     pub(crate) fn print(&self, verb: &str, format: Format) -> anyhow::Result<()> {
         let is_name = format == Format::Name;
         if !is_name && records::print(format, &serde_json::to_value(self)?, "jobs")? {
@@ -337,20 +281,6 @@ impl BulkResult {
         }
     }
 
-    /// The effect of a cancel on a batch, in words.
-    fn counted(&self, is_whole: bool) -> String {
-        let are = |count: u64| if count == 1 { "job is" } else { "jobs are" };
-        let Self { matched, done, stopping, .. } = *self;
-        match (done, stopping) {
-            (0, 0) if matched == 0 && is_whole => "all jobs have ended".to_owned(),
-            (done, 0) => format!("{done} {} cancelled", are(done)),
-            (0, stopping) => format!("{stopping} {} being stopped", are(stopping)),
-            (done, stopping) => {
-                format!("{done} {} cancelled, {stopping} {} being stopped", are(done), are(stopping))
-            }
-        }
-    }
-
     fn summary(&self, verb: &str) -> String {
         let done = match verb {
             "cancel" => "cancelled",
@@ -370,20 +300,3 @@ impl BulkResult {
 
 /// Refusals that are shown of all requests; the server shows as many of each.
 const REFUSALS_SHOWN: usize = 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_effect_on_a_batch_is_counted() {
-        let text = |matched, done, stopping| {
-            BulkResult { matched, done, stopping, ..BulkResult::default() }.counted(true)
-        };
-        assert_eq!(text(0, 0, 0), "all jobs have ended");
-        assert_eq!(text(1, 1, 0), "1 job is cancelled");
-        assert_eq!(text(3, 0, 2), "2 jobs are being stopped");
-        assert_eq!(text(4, 3, 1), "3 jobs are cancelled, 1 job is being stopped");
-        assert_eq!(text(2, 0, 0), "0 jobs are cancelled");
-    }
-}

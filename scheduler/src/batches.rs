@@ -4,6 +4,7 @@
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use protocol::{JobId, Timestamp};
@@ -38,7 +39,7 @@ pub struct NewBatch {
 }
 
 /// A batch with members that have not ended, as the store returns it at a start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveBatch {
     /// The first member.
     pub first: JobId,
@@ -56,6 +57,8 @@ pub struct LiveBatch {
     pub max_failures: Option<u32>,
     /// Members that may be on workers at once.
     pub concurrency: Option<u32>,
+    /// The first requester of a cancel of the whole batch.
+    pub cancelled_by: Option<Arc<str>>,
 }
 
 /// The position of a job in its batch.
@@ -104,7 +107,7 @@ pub const STOPPED: &str = "cancelled";
 #[derive(Debug, Default)]
 pub struct Batches {
     live: BTreeMap<JobId, LiveBatch>,
-    /// Batches that reached their limit of failures, and the first member that was not looked at since.
+    /// Batches that reached their limit of failures or were cancelled, and the first member that was not looked at since.
     to_cancel: BTreeMap<JobId, JobId>,
 }
 
@@ -114,13 +117,23 @@ impl LiveBatch {
     pub const fn new(batch: &NewBatch) -> Self {
         let NewBatch { first, count, .. } = *batch;
         let BatchOptions { max_failures, concurrency, .. } = batch.options;
-        Self { first, count, live: count, failed: 0, cancelled: 0, skipped: 0, max_failures, concurrency }
+        Self {
+            first,
+            count,
+            live: count,
+            failed: 0,
+            cancelled: 0,
+            skipped: 0,
+            max_failures,
+            concurrency,
+            cancelled_by: None,
+        }
     }
 
-    /// Too many members failed: no further one starts.
+    /// Too many members failed, or somebody cancelled the batch: no further member starts.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.max_failures.is_some_and(|max| self.failed >= max)
+        self.cancelled_by.is_some() || self.max_failures.is_some_and(|max| self.failed >= max)
     }
 
     /// The state in which the batch ends if no further member ends otherwise than successful: failed if a member failed, else cancelled if one
@@ -144,7 +157,7 @@ impl LiveBatch {
 }
 
 impl Batches {
-    /// Adds a batch. One that has reached its limit of failures is cancelled from its first member on.
+    /// Adds a batch. One that has reached its limit of failures, or was cancelled, is cancelled from its first member on.
     pub fn add(&mut self, batch: LiveBatch) {
         if batch.is_stopped() {
             self.to_cancel.insert(batch.first, batch.first);
@@ -172,10 +185,27 @@ impl Batches {
         Some(BatchPermits { batch: first, limit: concurrency? })
     }
 
-    /// The job belongs to a batch that reached its limit of failures.
+    /// The job belongs to a batch that reached its limit of failures, or was cancelled.
     #[must_use]
     pub fn is_stopped(&self, job: JobId) -> bool {
         self.of(job).is_some_and(LiveBatch::is_stopped)
+    }
+
+    /// The batch with this first member, if it has members that have not ended.
+    #[must_use]
+    pub fn get(&self, first: JobId) -> Option<&LiveBatch> {
+        self.live.get(&first)
+    }
+
+    /// Cancels a batch: none of its members starts from now on. Returns false if that is known, or if all members have ended.
+    pub fn cancel(&mut self, first: JobId, by: &Arc<str>) -> bool {
+        let Some(batch) = self.live.get_mut(&first).filter(|batch| batch.cancelled_by.is_none()) else {
+            return false;
+        };
+        batch.cancelled_by = Some(Arc::clone(by));
+        // After its limit of failures only those that had not started were cancelled.
+        self.to_cancel.insert(first, first);
+        true
     }
 
     /// The batch with this first member has members that have not ended.
@@ -218,7 +248,13 @@ impl Batches {
 
     /// The next members of a stopped batch to look at, at most `count`.
     pub fn next_to_cancel(&mut self, count: u64) -> core::ops::Range<u64> {
-        let Some((first, from)) = self.to_cancel.pop_first() else { return 0..0 };
+        let first = self.to_cancel.keys().next().copied();
+        first.map_or(0..0, |first| self.next_to_cancel_of(first, count))
+    }
+
+    /// The next members of this batch to look at, at most `count`; none if it was not stopped, or all were looked at.
+    pub fn next_to_cancel_of(&mut self, first: JobId, count: u64) -> core::ops::Range<u64> {
+        let Some(from) = self.to_cancel.remove(&first) else { return 0..0 };
         let end = self.live.get(&first).map_or(from, LiveBatch::end);
         let to = end.0.min(from.0 + count);
         if to < end.0 {
@@ -292,5 +328,31 @@ mod tests {
         assert_eq!(batches.next_to_cancel(8), 1..9);
         assert_eq!(batches.next_to_cancel(8), 9..11);
         assert!(!batches.has_to_cancel());
+    }
+
+    #[test]
+    fn a_cancelled_batch_is_stopped_at_once_and_looked_at_from_its_first_member_on() {
+        let mut batches = Batches::default();
+        batches.add(batch(1, 10, Some(1)));
+        batches.add(batch(11, 3, None));
+        assert_eq!(batches.count_end(JobId(1), State::Failed), None);
+        assert_eq!(batches.next_to_cancel(8), 1..9);
+        assert!(batches.cancel(JobId(11), &"ann".into()));
+        assert!(batches.cancel(JobId(1), &"ann".into()));
+        assert!(!batches.cancel(JobId(1), &"bob".into()), "the first requester stays");
+        assert!(!batches.cancel(JobId(2), &"ann".into()), "a member is not its batch");
+        assert_eq!(batches.get(JobId(1)).unwrap().cancelled_by.as_deref(), Some("ann"));
+        assert!(batches.is_stopped(JobId(13)));
+        assert_eq!(batches.next_to_cancel_of(JobId(11), 2), 11..13);
+        assert_eq!(batches.next_to_cancel(20), 1..11);
+        assert_eq!(batches.next_to_cancel(20), 13..14);
+        assert!(!batches.has_to_cancel());
+    }
+
+    #[test]
+    fn a_cancelled_batch_is_cancelled_further_after_a_start() {
+        let mut batches = Batches::default();
+        batches.add(LiveBatch { cancelled_by: Some("ann".into()), ..batch(1, 10, None) });
+        assert!(batches.has_to_cancel() && batches.is_stopped(JobId(10)));
     }
 }

@@ -34,6 +34,8 @@ pub enum Input {
     Submit(Submit),
     /// A client cancels a job.
     Cancel(CancelRequest),
+    /// A client cancels all members of a batch.
+    CancelBatch(CancelBatchRequest),
     /// An operator releases a job from quarantine or from a worker that does not answer.
     Release(ReleaseRequest),
     /// A client changes the start or the priority of a waiting job.
@@ -128,6 +130,17 @@ pub enum CancelScope {
     Any,
     /// Those in which no worker has it.
     Waiting,
+}
+
+/// A request to cancel all members of a batch that have not ended.
+#[derive(Clone, Debug)]
+pub struct CancelBatchRequest {
+    /// Identifies the request.
+    pub ticket: Ticket,
+    /// The first member of the batch.
+    pub batch: JobId,
+    /// The requester, for the history of the members.
+    pub by: Arc<str>,
 }
 
 /// A request to release a job.

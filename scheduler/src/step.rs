@@ -148,6 +148,16 @@ pub enum Change {
     },
     /// A batch was accepted; its members follow.
     BatchAdded(NewBatch),
+    /// Somebody cancelled a batch: none of its members starts from now on, and those that have not ended are cancelled in this step and the next
+    /// ones.
+    BatchCancelled {
+        /// The first member.
+        first: JobId,
+        /// The requester.
+        by: Arc<str>,
+        /// Wall-clock time of the request.
+        at: Timestamp,
+    },
     /// All members of a batch have ended.
     BatchEnded {
         /// The first member.

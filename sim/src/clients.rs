@@ -8,7 +8,8 @@ use scheduler::dependencies::{Dependency, Predecessor, PredecessorId, RequiredEn
 use scheduler::details::JobDetails;
 use scheduler::ids::Ticket;
 use scheduler::input::{
-    BackfillRequest, CancelRequest, CancelScope, IdempotencyKey, Input, PauseRequest, ReleaseRequest, Submit,
+    BackfillRequest, CancelBatchRequest, CancelRequest, CancelScope, IdempotencyKey, Input, PauseRequest,
+    ReleaseRequest, Submit,
 };
 use scheduler::new_jobs::{NewJob, StartTime};
 use scheduler::origin::Origin;
@@ -88,6 +89,11 @@ impl World {
         let ticket = Ticket(u64::from(number));
         let input = match self.requests[number as usize].command.clone() {
             Command::Jobs(order) => self.submission(number, ticket, &order),
+            // Every other cancel of a member is one of its whole batch.
+            Command::Cancel(job) if number.is_multiple_of(2) && self.server.disk.batch_of(job).is_some() => {
+                let batch = self.server.disk.batch_of(job).unwrap_or(job);
+                Input::CancelBatch(CancelBatchRequest { ticket, batch, by: REQUESTER.into() })
+            }
             Command::Cancel(job) => {
                 Input::Cancel(CancelRequest { ticket, job, scope: CancelScope::Any, by: String::new() })
             }

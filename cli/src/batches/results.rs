@@ -196,6 +196,7 @@ fn refuse_other_flags(flags: &Flags) -> Result<(), Failure> {
         ("--concurrency", flags.concurrency.is_some()),
         ("--max-failures", flags.max_failures.is_some()),
         ("--quiet", flags.quiet),
+        ("--cancelled", flags.cancelled),
         ("--dry-run", flags.dry_run),
     ];
     match for_others.iter().find(|(_, is_given)| *is_given) {

@@ -29,15 +29,16 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
     let key = api::idempotency_key(flags.key.as_deref())?;
     let mut counts_only = None;
     if !flags.yes {
-        match bulk::count(api, &path, &[]).await? {
+        match bulk::count(api, &path, &choice(&flags)).await? {
             // With the key of an earlier command the server tells the batch that it made.
             0 if flags.key.is_some() => {}
             // A member that fails from now on was not counted, so nobody was asked about it.
             0 => counts_only = Some([("dry_run", "1")]),
-            count => bulk::ask("retry", "the batch has", &unsucceeded(count))?,
+            count => bulk::ask("retry", "the batch has", &retriable(count))?,
         }
     }
-    let request = api.request(Method::POST, &path).query(&limits(&flags)).query(&counts_only);
+    let request = api.request(Method::POST, &path).query(&limits(&flags));
+    let request = request.query(&choice(&flags)).query(&counts_only);
     let made = api.create_job(request, &key).await?;
     let retried: RetriedBatch = parse(api, &made.json)?;
     if let (Some(_), Some(new)) = (&flags.key, &retried.batch) {
@@ -62,21 +63,25 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
         Some(_) => {
             print_made(api, &made.json, &flags.output()).await?;
         }
-        None => print_nothing(&flags.output(), &id, &made.json, retried.matched)?,
+        None => {
+            let retried: RetriedBatch = parse(api, &made.json)?;
+            print_nothing(&flags.output(), &id, &made.json, &retried)?;
+        }
     }
     if retried.refused > 0 { Err(Failure::silent(Exit::Conflict).into()) } else { Ok(()) }
 }
 
 /// Tells how many members would be in the new batch.
 async fn count(api: &Api, flags: &Flags, path: &[&str]) -> anyhow::Result<()> {
-    let request = api.request(Method::POST, path).query(&limits(flags)).query(&[("dry_run", "1")]);
-    let answer = api.json(request).await?;
+    let request = api.request(Method::POST, path).query(&limits(flags)).query(&choice(flags));
+    let answer = api.json(request.query(&[("dry_run", "1")])).await?;
     if records::print(flags.common.format, &answer, "retry_of")? {
         return Ok(());
     }
     let counted: RetriedBatch = parse(api, &answer)?;
-    let text = unsucceeded(counted.matched.saturating_sub(counted.refused));
-    screen::line(&format!("batch {} has {text}: that is the size of the new batch", flags.id))?;
+    let text = retriable(counted.matched.saturating_sub(counted.refused));
+    let others = others(&counted);
+    screen::line(&format!("batch {} has {text}: that is the size of the new batch{others}", flags.id))?;
     if counted.refused > 0 {
         screen::note(&format!("longshore: {} more cannot be retried", counted.refused));
     }
@@ -89,10 +94,16 @@ fn limits(flags: &Flags) -> Vec<(&'static str, u32)> {
     limits.into_iter().filter_map(|(name, limit)| Some((name, limit?))).collect()
 }
 
+/// The query for members that somebody cancelled.
+fn choice(flags: &Flags) -> Vec<(&'static str, String)> {
+    Vec::from_iter(flags.cancelled.then(|| ("cancelled", "1".to_owned())))
+}
+
 /// Says that no batch was made.
-fn print_nothing(output: &Output, id: &str, answer: &Value, matched: u64) -> anyhow::Result<()> {
-    let text = match matched {
-        0 => format!("no member of batch {id} is left to be retried"),
+fn print_nothing(output: &Output, id: &str, answer: &Value, retried: &RetriedBatch) -> anyhow::Result<()> {
+    let text = match (retried.matched, &*others(retried)) {
+        (0, "") => format!("no member of batch {id} is left to be retried"),
+        (0, others) => format!("batch {id}: 0 members can be retried{others}"),
         _ => "no batch was made".to_owned(),
     };
     match output.format {
@@ -106,9 +117,23 @@ fn print_nothing(output: &Output, id: &str, answer: &Value, matched: u64) -> any
 }
 
 /// The members that would be repeated: the batch has others, too.
-fn unsucceeded(count: u64) -> String {
-    let has = if count == 1 { "has" } else { "have" };
-    format!("{} that {has} not succeeded", screen::counted(count, "member"))
+fn retriable(count: u64) -> String {
+    format!("{} that can be retried", screen::counted(count, "member"))
+}
+
+/// The members beside these that have not succeeded, as the end of a sentence; empty if there are none.
+fn others(retried: &RetriedBatch) -> String {
+    let cancelled = match retried.cancelled {
+        0 => String::new(),
+        1 => "; 1 was cancelled: add --cancelled".to_owned(),
+        count => format!("; {count} were cancelled: add --cancelled"),
+    };
+    let unended = match retried.unended {
+        0 => String::new(),
+        1 => "; 1 has not ended".to_owned(),
+        count => format!("; {count} have not ended"),
+    };
+    cancelled + &unended
 }
 
 fn jobs(count: u64) -> String {

@@ -120,12 +120,12 @@ fn batches_are_listed_and_operations_on_them_are_confirmed() {
     assert_eq!(said.code, 2);
     assert!(
         said.err.contains(
-            "the batch has 1 member that has not succeeded; to retry them without a question, add --yes"
+            "the batch has 1 member that can be retried; to retry them without a question, add --yes"
         ),
         "{said:?}"
     );
     let said = run(&mut stub.longshore(&["batch", "12", "retry", "--dry-run"]));
-    let count = "batch 12 has 1 member that has not succeeded: that is the size of the new batch\n";
+    let count = "batch 12 has 1 member that can be retried: that is the size of the new batch\n";
     assert_eq!((said.code, said.out.as_str()), (0, count), "{said:?}");
     let said = run(&mut stub.longshore(&["batch", "12", "retry", "--yes", "--key", "k"]));
     let follow = "batch 30 has 1 job, 30 to 30; follow it with: longshore batch 30 --wait\n";

@@ -2,11 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::stub::{CliOutput, JSON, Stub, job, longshore, run};
+use crate::stub::{JSON, Stub, job, longshore, run};
 
 const PROBLEM: &str = "application/problem+json";
 
@@ -203,12 +203,18 @@ fn the_first_refusal_decides_the_exit_code_and_all_are_printed() {
 
 /// Cancels jobs at a server that answers the first request only, sends SIGINT during the second one, and returns the exit code and both
 /// outputs.
-#[expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 fn interrupt_second_request(arguments: &[&str], body: &str) -> (Option<i32>, [String; 2]) {
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let ids: Vec<String> = (1..=203).map(|id: u64| id.to_string()).collect();
     let mut command = longshore(&["cancel"]);
     command.args(arguments).args(ids);
+    interrupt(command, Some(body))
+}
+
+/// Runs a command at a server that answers the first request with this body, if there is one. Sends SIGINT during the next request, and returns
+/// the exit code and both outputs.
+#[expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+pub(crate) fn interrupt(mut command: Command, first: Option<&str>) -> (Option<i32>, [String; 2]) {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
     command.env("LONGSHORE_SERVER", format!("http://{}", server.local_addr().unwrap()));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let next = || {
@@ -219,8 +225,10 @@ fn interrupt_second_request(arguments: &[&str], body: &str) -> (Option<i32>, [St
         while reader.read_line(&mut line).unwrap() > 2 {}
         reader.into_inner()
     };
-    let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
-    next().write_all(format!("{head}{body}").as_bytes()).unwrap();
+    if let Some(body) = first {
+        let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+        next().write_all(format!("{head}{body}").as_bytes()).unwrap();
+    }
     let silent = next();
     let pid = Pid::from_child(&child);
     kill_process(pid, Signal::INT).unwrap();
@@ -245,91 +253,6 @@ fn ctrl_c_ends_the_reading_of_jobs_after_the_operation() {
     let note = "longshore: interrupted: not all jobs were read; later jobs were not requested\n";
     assert_eq!(code, Some(130), "{told:?}");
     assert_eq!(told, ["{\"id\":1,\"state\":\"cancelled\"}\n", note]);
-}
-
-/// Cancels batch 5, which the server answers with `first` and then, for its cursor `c`, with a status, a content type and a body.
-fn cancel_batch_of_two_pages(
-    stub: &Stub,
-    first: &str,
-    (status, kind, body): (&str, &str, &str),
-) -> CliOutput {
-    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, first);
-    stub.on("POST /api/batches/5/cancel?cursor=c", status, kind, body);
-    run(&mut stub.longshore(&["cancel", "--batch", "5"]))
-}
-
-#[test]
-fn cancel_batch_cancels_all_jobs_that_have_not_ended() {
-    let stub = Stub::new();
-    let first = r#"{"dry_run":false,"matched":2,"done":1,"stopping":1,"refused":0,"next":"c"}"#;
-    let last = r#"{"dry_run":false,"matched":1,"done":0,"stopping":0,"refused":1,
-        "refusals":[{"job":5,"code":"already_finished","detail":"job 5 has succeeded"}]}"#;
-    let told = cancel_batch_of_two_pages(&stub, first, ("200 OK", JSON, last));
-    let out = "batch 5: 1 job is cancelled, 1 job is being stopped\n";
-    assert_eq!((told.code, told.out.as_str(), told.err.as_str()), (0, out, ""));
-    assert_eq!(stub.requests().len(), 2);
-    assert_eq!(run(&mut stub.longshore(&["cancel", "7", "--batch", "5"])).code, 2);
-    let keyed = run(&mut stub.longshore(&["batch", "5", "cancel", "--key", "k"]));
-    assert!(keyed.code == 2 && keyed.err.contains("--key is for retry"), "{keyed:?}");
-}
-
-#[test]
-fn cancel_batch_prints_the_jobs_so_far_before_an_error() {
-    let stub = Stub::new();
-    let first = r#"{"matched":2,"done":2,"stopping":0,"refused":0,"next":"c"}"#;
-    let error = r#"{"detail":"the disk has not answered for seconds","code":"busy"}"#;
-    let told = cancel_batch_of_two_pages(&stub, first, ("503 Service Unavailable", PROBLEM, error));
-    assert_eq!((told.code, told.out.as_str()), (6, "batch 5, so far: 2 jobs are cancelled\n"));
-    assert!(told.err.starts_with("error: the disk has not answered for seconds [busy]"), "{told:?}");
-}
-
-#[test]
-fn cancel_batch_prints_refusals_for_other_reasons() {
-    let stub = Stub::new();
-    let answer = r#"{"dry_run":false,"matched":2,"done":1,"stopping":0,"refused":1,
-        "refusals":[{"job":6,"code":"busy","detail":"the server has more requests waiting than it takes"}]}"#;
-    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, answer);
-    let told = run(&mut stub.longshore(&["cancel", "--batch", "5"]));
-    let err = "error: job 6: the server has more requests waiting than it takes [busy]\n";
-    assert_eq!((told.code, told.out.as_str(), told.err.as_str()), (5, "batch 5: 1 job is cancelled\n", err));
-}
-
-#[test]
-fn cancel_batch_counts_refusals_that_the_server_does_not_show() {
-    let stub = Stub::new();
-    let over =
-        |job| format!(r#"{{"job":{job},"code":"already_finished","detail":"job {job} has succeeded"}}"#);
-    let shown = (6..26).map(over).collect::<Vec<_>>().join(",");
-    let answer = format!(
-        r#"{{"dry_run":false,"matched":26,"done":1,"stopping":0,"refused":25,"refusals":[{shown}]}}"#
-    );
-    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, &answer);
-    let told = run(&mut stub.longshore(&["cancel", "--batch", "5"]));
-    assert_eq!((told.code, told.out.as_str()), (5, "batch 5: 1 job is cancelled\n"));
-    assert_eq!(told.err, "error: 5 more refused; 'longshore ls --batch 5' shows their states\n");
-    let names = run(&mut stub.longshore(&["cancel", "--batch", "5", "-o", "name"]));
-    assert_eq!((names.code, names.out.as_str()), (5, "5\n"));
-    assert!(names.err.ends_with("longshore: batch 5: 1 job is cancelled\n"), "{names:?}");
-    let json = run(&mut stub.longshore(&["cancel", "--batch", "5", "-o", "json"]));
-    assert!(json.out.contains("\"refused\": 5,"), "{json:?}");
-}
-
-#[test]
-fn cancel_batch_distinguishes_an_ended_batch_from_an_unknown_one() {
-    let stub = Stub::new();
-    let nothing = r#"{"dry_run":false,"matched":0,"done":0,"stopping":0,"refused":0}"#;
-    let unknown = r#"{"detail":"there is no batch 6","code":"batch_not_found"}"#;
-    stub.on("POST /api/batches/5/cancel", "200 OK", JSON, nothing).on(
-        "POST /api/batches/6/cancel",
-        "404 Not Found",
-        PROBLEM,
-        unknown,
-    );
-    let over = run(&mut stub.longshore(&["cancel", "--batch", "5"]));
-    assert_eq!((over.code, over.out.as_str()), (0, "batch 5: all jobs have ended\n"), "{over:?}");
-    let none = run(&mut stub.longshore(&["cancel", "--batch", "6"]));
-    assert_eq!((none.code, none.out.as_str()), (4, ""), "{none:?}");
-    assert!(none.err.starts_with("error: there is no batch 6; "), "{none:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod after_batches;
 mod ageing;
 mod attempts;
 mod audit;
+mod batch_cancel;
 mod batch_results;
 mod batches;
 mod bulk;

@@ -150,3 +150,25 @@ async fn a_token_for_definitions_that_are_not_there_is_made_with_a_warning() {
     let (code, text) = create("three", "hel*", &["-o", "json"]);
     assert!(code == 0 && !text.contains("warning"), "{text}");
 }
+
+/// A token for some definitions cancels a batch as a whole if all members are of these, and else those that it may act on.
+#[tokio::test]
+async fn a_limited_token_cancels_of_a_batch_what_it_may_act_on() {
+    let (cluster, _server, admin) = start().await;
+    let some = cluster.make_token(&admin, "some", &["--role", "operator", "--definitions", "hel*"]);
+    assert_eq!(cluster.run_as(&admin, &["run", "hello", "--count", "3"]).0, 0);
+    let list = cluster.path("list.json");
+    std::fs::write(&list, r#"[{"name":"hello"},{"name":"other"}]"#).unwrap();
+    assert_eq!(cluster.run_as(&admin, &["submit", list.to_str().unwrap()]).0, 0);
+    let (code, text) = cluster.run_as(&some, &["batch", "1", "cancel", "-y"]);
+    assert_eq!((code, text.as_str()), (0, "batch 1: 3 jobs are cancelled\n"));
+    let (code, text) = cluster.run_as(&some, &["batch", "4", "cancel", "-y"]);
+    assert!(code == 5 && text.contains("batch 4: 1 job is cancelled"), "{code}: {text}");
+    let shown = |batch: &str| {
+        let (_, text) = cluster.run_as(&admin, &["batch", batch, "-o", "json"]);
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let (whole, part) = (shown("1"), shown("4"));
+    assert!(whole["cancelled_by"].as_str().unwrap().ends_with(" token some"), "{whole}");
+    assert_eq!((&part["counts"]["queued"], part.get("cancelled_by")), (&1.into(), None), "{part}");
+}

@@ -3,6 +3,7 @@
 //! The tests check the public API, the database, and files that jobs write outside of Longshore.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
+mod batch_cancel;
 mod cloned_identity;
 mod cut_output;
 mod deploy;

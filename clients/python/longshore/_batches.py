@@ -98,7 +98,9 @@ class Batches(Base):
         return ended_members(self, batch, timeout)
 
     def cancel_batch(self, batch: int) -> BatchStatus:
-        """Cancels the jobs of a batch that have not ended. Those that run have to stop first: wait for the batch."""
+        """Cancels the jobs of a batch that have not ended. None of them starts after this; the server goes on with it by itself, and those that
+        run have to stop first: wait for the batch."""
+        # Only a token that is not for all of the jobs takes more than one request.
         cursor: Optional[str] = None
         while True:
             answer = self._send("POST", f"/api/batches/{batch:d}/cancel", query(cursor=cursor))
@@ -108,13 +110,16 @@ class Batches(Base):
 
     def retry_batch(
         self, batch: int, *, batch_name: Optional[str] = None, max_failures: Optional[int] = None,
-        concurrency: Optional[int] = None, original: bool = False, dry_run: bool = False, idempotency_key: Optional[str] = None,
+        concurrency: Optional[int] = None, original: bool = False, cancelled: bool = False, dry_run: bool = False,
+        idempotency_key: Optional[str] = None,
     ) -> RetriedBatch:  # fmt: skip
         """Makes a batch of the jobs of a batch that have not succeeded, of the definitions of today or the `original` ones.
+        Those that somebody cancelled are left out, unless `cancelled` is set.
 
         The answer has no `batch` if nothing is left to retry, or with `dry_run`, which only counts in `matched`."""
         choice = query(batch_name=batch_name, max_failures=max_failures, concurrency=concurrency)
         choice.update(query(revision="original" if original else None, dry_run=True if dry_run else None))
+        choice.update(query(cancelled=True if cancelled else None))
         path = f"/api/batches/{batch:d}/retry"
         return cast(RetriedBatch, self._create(path, choice, "application/json", b"", idempotency_key, _MAKE_MAX_S))
 

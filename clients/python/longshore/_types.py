@@ -47,14 +47,15 @@ Batch = TypedDict("Batch", {
 BatchStatus = TypedDict("BatchStatus", {
     "id": int, "name": str, "definition": str, "definitions_differ": bool, "state": str, "created_at": str, "ended_at": str,
     "submitted_by": str, "count": int, "counts": "dict[str, int]", "progress": float, "eta": str, "max_failures": int, "max_failures_reached": bool,
-    "concurrency": int, "retry_of": int, "retried_as": int, "removed": int, "skipped": int,
+    "cancelled_by": str, "cancelled_at": str, "concurrency": int, "retry_of": int, "retried_as": int, "removed": int, "skipped": int,
     "failures": "list[Job]", "outcomes": "dict[str, int]", "dependents": "list[Dependency]",
 }, total=False)  # fmt: skip
 
 # The retry of a batch: the new one, and how many members were to be retried. Without `batch` none was made.
 RetriedBatch = TypedDict("RetriedBatch", {
     "batch": int, "count": int, "first": int, "last": int, "created_at": str, "replayed": bool, "duplicates": int, "duplicate_of": int,
-    "warning": "dict[str, str]", "retry_of": int, "dry_run": bool, "matched": int, "refused": int, "refusals": "list[dict[str, Any]]",
+    "warning": "dict[str, str]", "retry_of": int, "dry_run": bool, "matched": int, "refused": int, "refusals": "list[dict[str, Any]]", "cancelled": int,
+    "unended": int,
 }, total=False)  # fmt: skip
 
 # A job or a batch that another one comes after, or that comes after it, and the `outcome` that the later one requires.

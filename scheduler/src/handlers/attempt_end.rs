@@ -175,7 +175,9 @@ fn next_step(
         return NextStep::End(State::Succeeded, String::new());
     }
     if outcome == Outcome::Cancelled || (under_cancel && budget != RetryBudget::Job) {
-        let is_stopped = !has_started && scheduler.batches.is_stopped(id);
+        let has_too_many_failures =
+            scheduler.batches.of(id).is_some_and(|it| it.is_stopped() && it.cancelled_by.is_none());
+        let is_stopped = !has_started && has_too_many_failures;
         let reason = match (scheduler.schedules.replaced_by(id), scheduler.unique.successor(id)) {
             _ if is_stopped => MAX_FAILURES_REACHED.into(),
             (Some(job), _) => alloc::format!("cancelled: replaced by job {job} of the next slot"),

@@ -1,13 +1,17 @@
-//! Follows the members of batches, and cancels what has not started once too many of them failed.
+//! Follows the members of batches, cancels what has not started once too many of them failed, and cancels whole batches.
+
+use alloc::sync::Arc;
+use core::ops::Range;
 
 use protocol::{JobId, Now, Timestamp};
 
 use crate::batches::{BY_BATCH, BatchOptions, LiveBatch, MAX_FAILURES_REACHED, NewBatch};
 use crate::core::Scheduler;
-use crate::handlers::{attempt_end, cancel, dependency};
+use crate::handlers::{attempt_end, cancel, dependency, run_on};
+use crate::input::CancelBatchRequest;
 use crate::job::LiveState;
 use crate::state::State;
-use crate::step::Change;
+use crate::step::{Answer, Change, Rejection};
 
 /// Adds a batch whose members have the numbers from `first` on.
 pub(crate) fn begin(
@@ -32,24 +36,73 @@ pub(crate) fn member_ended(scheduler: &mut Scheduler, now: Now, job: JobId, stat
     }
 }
 
-/// In batches that reached `max_failures`, cancels up to [`MEMBERS_PER_STEP`] members that have not started. The rest follows in the next
-/// step, so that no commit grows with the size of a batch.
-pub(crate) fn cancel_stopped(scheduler: &mut Scheduler, now: Now) {
-    if !scheduler.batches.has_to_cancel() {
+/// Cancels a batch. None of its members starts from this step on, and the first of them are cancelled in it; [`cancel_stopped`] cancels the
+/// rest.
+pub(crate) fn cancel_batch(scheduler: &mut Scheduler, now: Now, request: CancelBatchRequest) {
+    let CancelBatchRequest { ticket, batch: first, by } = request;
+    let is_visible = !scheduler.pending_batches.hides(first);
+    let Some(live) = scheduler.batches.get(first).filter(|_| is_visible).map(|batch| batch.live) else {
+        scheduler.reply(ticket, Answer::Rejected(Rejection::NotLive));
         return;
+    };
+    if scheduler.batches.cancel(first, &by) {
+        scheduler.change(Change::BatchCancelled { first, by, at: now.utc });
+        let members = scheduler.batches.next_to_cancel_of(first, MEMBERS_PER_STEP);
+        cancel_members(scheduler, now, members);
     }
-    for job in scheduler.batches.next_to_cancel(MEMBERS_PER_STEP) {
-        cancel_unstarted(scheduler, now, JobId(job));
+    let left = scheduler.batches.get(first).map_or(0, |batch| batch.live);
+    scheduler.reply(ticket, Answer::BatchCancelRequested { live, ended: live.saturating_sub(left) });
+}
+
+/// In batches that reached `max_failures`, cancels up to [`MEMBERS_PER_STEP`] members that have not started; in cancelled ones also those that
+/// run. The rest follows in the next step, so that no commit grows with the size of a batch.
+pub(crate) fn cancel_stopped(scheduler: &mut Scheduler, now: Now) {
+    if scheduler.batches.has_to_cancel() {
+        let members = scheduler.batches.next_to_cancel(MEMBERS_PER_STEP);
+        cancel_members(scheduler, now, members);
     }
 }
 
-/// Cancels a job of a stopped batch unless its container runs. Returns whether the job is one of a stopped batch.
+fn cancel_members(scheduler: &mut Scheduler, now: Now, members: Range<u64>) {
+    for job in members {
+        cancel_if_stopped(scheduler, now, JobId(job));
+    }
+}
+
+/// Cancels a job of a stopped batch: of a cancelled one in any case, of one that reached `max_failures` unless its container runs. Returns
+/// whether the job is one of a stopped batch.
 pub(crate) fn cancel_if_stopped(scheduler: &mut Scheduler, now: Now, job: JobId) -> bool {
+    if cancel_with_batch(scheduler, now, job) {
+        return true;
+    }
     let is_stopped = scheduler.batches.is_stopped(job);
     if is_stopped {
         cancel_unstarted(scheduler, now, job);
     }
     is_stopped
+}
+
+/// Cancels a job if somebody cancelled its batch, which may not have come to it yet. Returns whether that is so.
+pub(crate) fn cancel_with_batch(scheduler: &mut Scheduler, now: Now, job: JobId) -> bool {
+    let Some(by) = requester(scheduler, job) else { return false };
+    if let Some(parent) = scheduler.parent_of(job) {
+        cancel::cancel_for(scheduler, now, parent, (*by).into());
+        cancel::cancel_for(scheduler, now, job, run_on::by_parent(parent));
+    } else {
+        cancel::cancel_for(scheduler, now, job, (*by).into());
+    }
+    true
+}
+
+/// The job belongs to a batch that somebody cancelled.
+pub(crate) fn is_cancelled(scheduler: &Scheduler, job: JobId) -> bool {
+    requester(scheduler, job).is_some()
+}
+
+/// The requester of the cancel of a job's batch. A member of a job on several workers belongs to the batch of its parent.
+fn requester(scheduler: &Scheduler, job: JobId) -> Option<Arc<str>> {
+    let numbered = scheduler.jobs.get(&job)?.role().numbered_as(job);
+    scheduler.batches.of(numbered)?.cancelled_by.clone()
 }
 
 fn cancel_unstarted(scheduler: &mut Scheduler, now: Now, id: JobId) {

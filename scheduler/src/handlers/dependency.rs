@@ -12,7 +12,7 @@ use crate::dependencies::{
     COMES_AFTER, Dependency, DependencyRow, DependencyVerdict, LiveDependency, Predecessor, PredecessorId,
     SKIPPED, Unmet,
 };
-use crate::handlers::{attempt_end, due, expire};
+use crate::handlers::{attempt_end, batch, due, expire};
 use crate::new_jobs::NewJobs;
 use crate::results;
 use crate::state::State;
@@ -126,6 +126,11 @@ pub(crate) fn pass_on(scheduler: &mut Scheduler, now: Now) {
         };
         match verdict {
             DependencyVerdict::Met => start(scheduler, now, job),
+            DependencyVerdict::Unmet(_) if batch::is_cancelled(scheduler, job) => {
+                // The cancel of its batch ended what it came after, and would end it next: the requester is the reason.
+                batch::cancel_if_stopped(scheduler, now, job);
+                scheduler.change(Change::DependenciesDropped { job, is_skipped: false });
+            }
             DependencyVerdict::Unmet(unmet) => cancel(scheduler, now, job, unmet),
         }
     }

@@ -16,7 +16,7 @@ use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::fleet::breaker::SUSPECT_BACKOFF;
 use crate::handlers::{
-    attempt_end, connect, define, expect, expire, first_report, hook, overrun, worker_identity,
+    attempt_end, batch, connect, define, expect, expire, first_report, hook, overrun, worker_identity,
 };
 use crate::job::{Progress, Run, StartState};
 use crate::placement::exclusion::{Excluded, ExclusionBackoff};
@@ -131,6 +131,7 @@ fn running(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerId
     scheduler.change(Change::Started { token, at, container: started.container });
     expire::clear(scheduler, token.job);
     hook::started(scheduler, token.job, number, at);
+    batch::cancel_with_batch(scheduler, now, token.job);
 }
 
 /// Tells a worker to stop a superseded attempt. Unknown attempts are left running. Before the inventory is
@@ -313,6 +314,8 @@ fn starting(scheduler: &mut Scheduler, now: Now, session: SessionId, id: WorkerI
     if let Some(attempt) = scheduler.held(token, id).and_then(|job| job.attempt_mut()) {
         // The container may exist from the acknowledgement on.
         attempt.start.raise(StartState::Announced);
+        // The order to stop comes before the acknowledgement.
+        batch::cancel_with_batch(scheduler, now, token.job);
     } else if unknown_attempts::is_unstarted_rival(scheduler, token, Phase::Backlog) {
         // The worker waits for the acknowledgement, so nothing is started yet.
         stop_superseded(scheduler, session, token);

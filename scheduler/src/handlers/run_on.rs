@@ -88,7 +88,7 @@ pub(crate) fn proceed(scheduler: &mut Scheduler, now: Now) {
     }
     let (parent, members) = scheduler.parents.next_to_cancel(MEMBERS_PER_STEP);
     for member in members {
-        cancel::cancel_for(scheduler, now, member, format!("its parent, job {parent}"));
+        cancel::cancel_for(scheduler, now, member, by_parent(parent));
     }
     if scheduler.parents.is_settling() {
         scheduler.fleet.regroup();
@@ -102,6 +102,11 @@ pub(crate) fn proceed(scheduler: &mut Scheduler, now: Now) {
     {
         make_members(scheduler, now, parent, &mut budget);
     }
+}
+
+/// The requester of the cancel of members whose parent is cancelled.
+pub(crate) fn by_parent(parent: JobId) -> String {
+    format!("its parent, job {parent}")
 }
 
 /// The work that a step may still do.

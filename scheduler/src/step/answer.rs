@@ -24,6 +24,13 @@ pub enum Answer {
         /// The state after the request: `Cancelled`, or the present one as long as a container of the job may run.
         state: State,
     },
+    /// The cancel of a batch was accepted, now or before.
+    BatchCancelRequested {
+        /// Members that had not ended before the request.
+        live: u32,
+        /// Those of them that have ended with it. The others end in later steps, or when their containers are gone.
+        ended: u32,
+    },
     /// The operator's command was carried out.
     Done,
     /// The pause that a command to pause or resume found, and the one that it left.
@@ -101,7 +108,7 @@ pub enum Rejection {
     UniqueBackfill,
     /// This job or batch, which jobs of the request are to come after, has ended or does not exist: ask the archive again.
     PredecessorEnded(PredecessorId),
-    /// The job has ended or does not exist: ask the archive.
+    /// The job or the batch has ended or does not exist: ask the archive.
     NotLive,
     /// The job is neither in quarantine nor on a worker that does not answer; its state.
     NothingToRelease(State),

@@ -6,12 +6,16 @@ use crate::world::scheduler::batches::{NewBatch, is_failure};
 use crate::world::scheduler::job::State;
 
 impl Ledger {
-    /// The job is one of a batch in which too many failed.
+    /// The job is one of a batch in which too many failed, or that was cancelled.
     pub(super) fn is_stopped(&self, job: JobId) -> bool {
         let batch = self.batches.range(..=job).next_back().map(|(_, batch)| batch);
-        batch
-            .filter(|batch| job < end(batch))
-            .is_some_and(|batch| batch.options.max_failures.is_some_and(|max| self.failures(batch) >= max))
+        batch.filter(|batch| job < end(batch)).is_some_and(|batch| {
+            self.cancelled_batches.contains(&batch.first) || self.has_too_many_failures(batch)
+        })
+    }
+
+    fn has_too_many_failures(&self, batch: &NewBatch) -> bool {
+        batch.options.max_failures.is_some_and(|max| self.failures(batch) >= max)
     }
 
     pub(super) fn failures(&self, batch: &NewBatch) -> u32 {

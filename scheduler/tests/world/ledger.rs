@@ -64,6 +64,8 @@ pub(crate) struct Ledger {
     after: BTreeMap<JobId, BTreeMap<PredecessorId, (RequiredEnd, Option<State>)>>,
     /// How batches ended.
     ended_batches: BTreeMap<JobId, State>,
+    /// Batches that were cancelled as a whole.
+    pub(super) cancelled_batches: BTreeSet<JobId>,
     /// Jobs that were skipped.
     skipped: BTreeSet<JobId>,
     cursors: BTreeMap<(Arc<str>, ScheduleId), Timestamp>,
@@ -206,6 +208,10 @@ impl Ledger {
             }
             Change::BatchAdded(batch) => {
                 prop_assert!(self.batches.insert(batch.first, batch.clone()).is_none());
+            }
+            Change::BatchCancelled { first, .. } => {
+                prop_assert!(self.batches.contains_key(first), "an ended batch is cancelled");
+                prop_assert!(self.cancelled_batches.insert(*first), "a batch is cancelled twice");
             }
             Change::BatchEnded { first, count, failed, state, .. } => {
                 let batch = self.batches.remove(first).unwrap();

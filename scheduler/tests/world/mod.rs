@@ -36,8 +36,8 @@ use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::ids::{GroupNo, Ticket};
 use scheduler::input::{
-    CancelRequest, CancelScope, Connected, IdempotencyKey, Input, JobUpdate, JoinPermit, Operation,
-    ReleaseRequest, Submit, UpdateRequest,
+    CancelBatchRequest, CancelRequest, CancelScope, Connected, IdempotencyKey, Input, JobUpdate, JoinPermit,
+    Operation, ReleaseRequest, Submit, UpdateRequest,
 };
 use scheduler::new_jobs::{NewJob, NewJobs};
 use scheduler::step::{Change, Effect, Step};
@@ -273,6 +273,11 @@ impl World {
     pub fn cancel_in(&mut self, job: JobId, scope: CancelScope) {
         let ticket = self.ticket();
         self.step(Input::Cancel(CancelRequest { ticket, job, scope, by: "ann".into() }));
+    }
+
+    pub fn cancel_batch(&mut self, batch: JobId, by: &str) {
+        let ticket = self.ticket();
+        self.step(Input::CancelBatch(CancelBatchRequest { ticket, batch, by: by.into() }));
     }
 
     pub fn release(&mut self, job: JobId) {

@@ -111,6 +111,9 @@ fn batches(changes: &[&Change], live: &Jobs) -> Vec<LiveBatch> {
     for change in changes {
         match change {
             Change::BatchAdded(batch) => drop(batches.insert(batch.first, LiveBatch::new(batch))),
+            Change::BatchCancelled { first, by, .. } => {
+                batches.get_mut(first).unwrap().cancelled_by = Some(by.clone());
+            }
             Change::BatchEnded { first, .. } => drop(batches.remove(first)),
             Change::Ended(ended) => {
                 if let Some((_, batch)) = batches.range_mut(..=ended.job).next_back()

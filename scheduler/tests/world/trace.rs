@@ -83,6 +83,7 @@ fn change_line(start: Timestamp, change: &Change) -> String {
                 it.options.concurrency.map(|limit| format!(" concurrency={limit}")).unwrap_or_default();
             format!("change batch j{} x{}{max}{limit}", it.first, it.count)
         }
+        Change::BatchCancelled { first, by, .. } => format!("change batch j{first} cancelled by {by}"),
         Change::BatchEnded { first, count, failed, state, .. } => {
             format!("change batch j{first} x{count} ended {}, {failed} failed", state.name())
         }
@@ -307,6 +308,7 @@ fn answer_words(answer: &Answer) -> String {
         Answer::Replayed(holder) => format!("replayed j{} x{}", holder.job, holder.count),
         Answer::Duplicate(job) => format!("duplicate of j{job}"),
         Answer::CancelRequested { state } => format!("cancelling {}", state.name()),
+        Answer::BatchCancelRequested { live, ended } => format!("cancelling {live}, {ended} ended"),
         Answer::Done => "done".into(),
         Answer::Pause(result) if result.is_changed() => "done".into(),
         Answer::Pause(_) => "unchanged".into(),

@@ -48,6 +48,15 @@ pub enum Command {
         /// Receives the answer after its commit.
         reply: oneshot::Sender<Answer>,
     },
+    /// Cancels the members of a batch that have not ended.
+    CancelBatch {
+        /// The first member.
+        batch: JobId,
+        /// The caller's name, for the notes of the members.
+        by: Arc<str>,
+        /// Receives the answer after its commit.
+        reply: oneshot::Sender<Answer>,
+    },
     /// Releases a job that is held back.
     Release {
         /// The job's number.

@@ -109,6 +109,14 @@ impl Handle {
         self.ask(|reply| Command::Cancel { job, scope: CancelScope::Any, by, reply }).await
     }
 
+    /// Cancels a batch: none of its members starts from the answer on, and those that have not ended are cancelled after it.
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    pub async fn cancel_batch(&self, batch: JobId, by: Arc<str>) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::CancelBatch { batch, by, reply }).await
+    }
+
     /// Cancels a job unless a worker has it.
     ///
     /// # Errors

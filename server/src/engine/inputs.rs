@@ -206,6 +206,7 @@ fn reject(command: Command) {
     match command {
         Command::Submit { reply, .. }
         | Command::Cancel { reply, .. }
+        | Command::CancelBatch { reply, .. }
         | Command::Release { reply, .. }
         | Command::Update { reply, .. }
         | Command::Operate { reply, .. }

@@ -38,7 +38,8 @@ use protocol::{ClusterId, Epoch, JobId, Now, SessionId, Timestamp, Token};
 use scheduler::explain::Explanation;
 use scheduler::ids::{GroupNo, Ticket};
 use scheduler::input::{
-    BackfillRequest, CancelRequest, Input, PauseRequest, ReleaseRequest, Submit, UpdateRequest,
+    BackfillRequest, CancelBatchRequest, CancelRequest, Input, PauseRequest, ReleaseRequest, Submit,
+    UpdateRequest,
 };
 use scheduler::step::{Change, Step};
 use scheduler::{Scheduler, TICK_WITHIN};
@@ -215,6 +216,10 @@ impl Engine {
             Command::Cancel { job, scope, by, reply } => {
                 let ticket = self.ticket(reply);
                 self.step(now, Input::Cancel(CancelRequest { ticket, job, scope, by }));
+            }
+            Command::CancelBatch { batch, by, reply } => {
+                let ticket = self.ticket(reply);
+                self.step(now, Input::CancelBatch(CancelBatchRequest { ticket, batch, by }));
             }
             Command::Release { job, by, reply } => {
                 let ticket = self.ticket(reply);

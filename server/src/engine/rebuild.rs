@@ -185,7 +185,7 @@ impl Rebuilding {
         scheduler.restore_schedules(loaded.schedules.clone());
         scheduler.restore_expectations(loaded.expectations.clone());
         scheduler.restore_rates(now, &loaded.rates);
-        loaded.batches.iter().for_each(|batch| scheduler.restore_batch(*batch));
+        loaded.batches.iter().for_each(|batch| scheduler.restore_batch(batch.clone()));
         scheduler.restore_parents(loaded.parents.clone());
         Self { scheduler, known, unparsed: HashMap::new() }
     }

@@ -213,6 +213,7 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
             Fingerprint(hasher.finish())
         }
         Command::Cancel { job, .. } => fingerprint("cancel", job),
+        Command::CancelBatch { batch, .. } => fingerprint("cancel batch", batch),
         Command::Release { job, .. } => fingerprint("release", job),
         // A repeated request may come at another time, and that decides what it leads to.
         Command::Update { job, .. } => fingerprint("update", job),

@@ -229,7 +229,8 @@ impl FeedState {
                 | Change::Schedule(_)
                 | Change::Keyed { .. }
                 | Change::Skipped { .. }
-                | Change::BatchAdded(_) => {}
+                | Change::BatchAdded(_)
+                | Change::BatchCancelled { .. } => {}
                 change => self.job_change(change, group.at, &mut sink),
             }
         }

@@ -129,6 +129,8 @@ pub(super) mod tests {
             definitions_differ: false,
             created_at: Timestamp(1_000),
             count: 1_000,
+            cancelled_by: None,
+            cancelled_at: None,
             max_failures: None,
             concurrency: None,
             retry_of: None,

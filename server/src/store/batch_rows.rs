@@ -31,6 +31,10 @@ pub struct BatchRow {
     pub retry_of: Option<JobId>,
     /// The latest batch that repeats members of this one.
     pub retried_as: Option<JobId>,
+    /// The first requester of a cancel of the whole batch. Members that had not ended are cancelled.
+    pub cancelled_by: Option<String>,
+    /// When that was.
+    pub cancelled_at: Option<Timestamp>,
     /// When the last member ended.
     pub ended_at: Option<Timestamp>,
     /// Its state, which follows from those of the members.

@@ -57,6 +57,8 @@ pub(super) struct Folded<'g> {
     pub(super) gaps: Vec<SkippedNumbers>,
     /// Batches that begin here.
     pub(super) new_batches: Vec<&'g NewBatch>,
+    /// Batches that somebody cancels here: the first member, the requester, and when it was.
+    pub(super) cancelled_batches: Vec<(JobId, &'g str, Timestamp)>,
     /// Batches that end here: the first member, and when the last one ended.
     pub(super) ended_batches: Vec<(JobId, Timestamp)>,
     /// Large batches whose members are made from here on: the first and the last one.
@@ -174,6 +176,7 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
                 folded.gaps.push(SkippedNumbers { after: *after, until: *job, fence: *fence, at: *at });
             }
             Change::BatchAdded(batch) => folded.new_batches.push(batch),
+            Change::BatchCancelled { first, by, at } => folded.cancelled_batches.push((*first, by, *at)),
             Change::BatchEnded { first, at, .. } => folded.ended_batches.push((*first, *at)),
             Change::PendingBatch { first, last } => folded.pending_batches.push((*first, *last)),
             Change::BatchCompleted { first } => folded.completed_batches.push(*first),
@@ -278,6 +281,7 @@ impl<'g> JobWrite<'g> {
             | Change::Keyed { .. }
             | Change::Skipped { .. }
             | Change::BatchAdded(_)
+            | Change::BatchCancelled { .. }
             | Change::BatchEnded { .. }
             | Change::PendingBatch { .. }
             | Change::BatchCompleted { .. }

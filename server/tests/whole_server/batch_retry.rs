@@ -111,6 +111,31 @@ async fn a_retry_is_a_batch_of_what_failed_and_of_what_that_stopped() {
 }
 
 #[tokio::test]
+async fn cancelled_members_are_counted_and_repeated_on_request() {
+    let home = tempfile::tempdir().expect("a place");
+    let server = start(home.path()).await;
+    post(&server, "/api/jobs/slow", json!({"count": 4})).await;
+    post(&server, "/api/jobs/2/cancel", Value::Null).await;
+    let (_, counted) = retry(&server, 1, "?dry_run=1", "").await;
+    let others =
+        |answer: &Value| [&answer["matched"], &answer["cancelled"], &answer["unended"]].map(Value::as_u64);
+    assert_eq!(others(&counted), [Some(0), Some(1), Some(3)], "{counted}");
+    post(&server, "/api/batches/1/cancel", Value::Null).await;
+    ended(&server, 1).await;
+    let (head, nothing) = retry(&server, 1, "", "").await;
+    assert!(head.starts_with("http/1.1 200") && nothing.get("batch").is_none(), "{head} {nothing}");
+    assert_eq!(others(&nothing), [Some(0), Some(4), None], "{nothing}");
+    let (_, made) = retry(&server, 1, "?cancelled=1", "").await;
+    assert_eq!(
+        (&made["batch"], &made["count"], made.get("cancelled")),
+        (&json!(5), &json!(4), None),
+        "{made}"
+    );
+    assert_eq!(retried(&server, 5..9).await, [1, 2, 3, 4]);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn members_come_after_one_another_again() {
     let home = tempfile::tempdir().expect("a place");
     let server = start(home.path()).await;

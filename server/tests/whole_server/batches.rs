@@ -48,10 +48,13 @@ async fn an_array_is_one_batch_that_counts_its_members_and_outlives_a_restart() 
     assert_eq!((&counted["matched"], &counted["done"]), (&json!(2), &json!(0)), "{counted}");
     let (waited, cancelled) =
         tokio::join!(server.get("/api/batches/1?wait=60s"), server.ask("POST", "/api/batches/1/cancel", ""));
-    assert_eq!(cancelled.1["done"], 2);
+    assert_eq!((&cancelled.1["matched"], &cancelled.1["done"]), (&json!(2), &json!(2)), "{}", cancelled.1);
     let ended = waited.1;
     assert_eq!((&ended["state"], &ended["progress"]), (&json!("cancelled"), &json!(1.0)), "{ended}");
     assert!(ended["ended_at"].is_string() && ended.get("eta").is_none(), "{ended}");
+    assert!(ended["cancelled_at"].is_string() && ended["cancelled_by"] == "http 127.0.0.1", "{ended}");
+    let (head, again) = server.ask("POST", "/api/batches/1/cancel", "").await;
+    assert!(head.starts_with("http/1.1 200") && again["matched"] == 0, "all have ended: {again}");
     server.stop().await;
 }
 

@@ -1,6 +1,7 @@
 //! Batches as they are stored. What they count is counted anew from the rows of their members.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use protocol::JobId;
 use scheduler::batches::{LiveBatch, NewBatch, is_failure};
@@ -14,6 +15,8 @@ use super::Row;
 pub(super) struct Batches {
     /// Those that have not ended.
     live: BTreeMap<JobId, NewBatch>,
+    /// Those that were cancelled as a whole, with the requester.
+    cancelled: BTreeMap<JobId, Arc<str>>,
     /// The states of those that have ended.
     ended: BTreeMap<JobId, State>,
 }
@@ -21,7 +24,7 @@ pub(super) struct Batches {
 type Rows = [Option<Row>];
 
 impl Batches {
-    /// A batch is new, or has ended.
+    /// A batch is new, was cancelled, or has ended.
     ///
     /// # Errors
     /// The counts of an ended batch are not those of its members.
@@ -29,6 +32,14 @@ impl Batches {
         match change {
             Change::BatchAdded(batch) => {
                 self.live.insert(batch.first, batch.clone());
+            }
+            Change::BatchCancelled { first, by, .. } => {
+                let is_first = self.cancelled.insert(*first, by.clone()).is_none();
+                if !is_first || !self.live.contains_key(first) {
+                    return Err(format!(
+                        "the batch of job {first} is cancelled, and has ended or was before"
+                    ));
+                }
             }
             Change::BatchEnded { first, failed, state, .. } => {
                 let batch =
@@ -73,11 +84,23 @@ impl Batches {
 
     /// The batches as a start takes them in.
     pub(super) fn live(&self, rows: &Rows) -> impl Iterator<Item = LiveBatch> {
-        self.live.values().map(|batch| count(batch, rows))
+        self.live.values().map(|batch| {
+            let cancelled_by = self.cancelled.get(&batch.first).cloned();
+            LiveBatch { cancelled_by, ..count(batch, rows) }
+        })
     }
 
-    /// The job belongs to a batch in which as many failed as may.
+    /// The batch of a job, if it has not ended.
+    pub(super) fn of(&self, job: JobId) -> Option<JobId> {
+        let (first, batch) = self.live.range(..=job).next_back()?;
+        (job.0 < first.0 + u64::from(batch.count)).then_some(*first)
+    }
+
+    /// The job belongs to a batch in which as many failed as may, or that was cancelled.
     pub(super) fn is_stopped(&self, job: JobId, rows: &Rows) -> bool {
+        if self.of(job).is_some_and(|first| self.cancelled.contains_key(&first)) {
+            return true;
+        }
         let batch = self.live.range(..=job).next_back().map(|(_, batch)| batch);
         let batch = batch.filter(|batch| batch.options.max_failures.is_some());
         batch.map(|batch| count(batch, rows)).is_some_and(|it| job < it.end() && it.is_stopped())

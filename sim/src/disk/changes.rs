@@ -13,7 +13,9 @@ impl Disk {
             Change::Added(added) => self.take_added(added, moved),
             Change::PendingBatch { first, last } => self.reserve_batch(*first, *last),
             Change::BatchCompleted { first } => self.complete_batch(*first, moved),
-            Change::BatchAdded(_) | Change::BatchEnded { .. } => self.batches.take(change, &self.rows),
+            Change::BatchAdded(_) | Change::BatchCancelled { .. } | Change::BatchEnded { .. } => {
+                self.batches.take(change, &self.rows)
+            }
             Change::Keyed { key, holder, .. } => match self.keys.insert(key.clone(), *holder) {
                 None => Ok(()),
                 Some(_) => Err(format!("the key {key} was given before")),
@@ -163,7 +165,7 @@ impl Disk {
             return Err(format!("fence {} was given before", token.fence));
         }
         if self.batches.is_stopped(token.job, &self.rows) {
-            return Err(format!("{token} is of a batch in which too many failed"));
+            return Err(format!("{token} is of a batch in which too many failed, or that was cancelled"));
         }
         self.batches.check_permit(token.job, &self.rows)?;
         self.may_follow(token.job)?;

@@ -62,6 +62,11 @@ impl Disk {
         Some((first, self.batches.end_of(first)))
     }
 
+    /// The batch of a job, if it has not ended.
+    pub(crate) fn batch_of(&self, job: JobId) -> Option<JobId> {
+        self.batches.of(job)
+    }
+
     /// A job starts only after all jobs and batches that it comes after have ended as it requires.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ pub(crate) fn input(input: &Input) -> String {
             )
         }
         Input::Cancel(it) => format!("cancel job {}", it.job),
+        Input::CancelBatch(it) => format!("cancel the batch of job {}", it.batch),
         Input::Release(it) => format!("release job {}", it.job),
         Input::Connected(it) => {
             format!("hello of {} incarnation {} on {}", it.name, it.incarnation, short(it.session))
@@ -77,6 +78,7 @@ pub(crate) fn change(change: &Change) -> String {
             let max = it.options.max_failures.map(|max| format!(", at most {max} failures"));
             format!("jobs from {} on are a batch of {}{}", it.first, it.count, max.unwrap_or_default())
         }
+        Change::BatchCancelled { first, .. } => format!("the batch of job {first} is cancelled"),
         Change::BatchEnded { first, failed, state, .. } => {
             format!("the batch of job {first} ended {}, {failed} failed", state.name())
         }

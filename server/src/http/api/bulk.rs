@@ -4,12 +4,15 @@
 //! after some time with a cursor; the client goes on from there. A definition may bear the name of an operation: a request without
 //! filters and ids submits a job of it.
 
+mod batch_cancel;
 mod by_number;
 mod command;
 pub(crate) mod keys;
 pub(crate) mod retried;
 pub(crate) mod selection;
 mod verb;
+
+pub(crate) use batch_cancel::cancel_batch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +46,7 @@ use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::request::{body, cursor, job_filter};
 use crate::http::state::AppState;
 use crate::store::{JobFilter, JobRow, RunOnRole};
+use batch_cancel::whole_batch;
 use command::JobCommand;
 use keys::{fingerprint_text, key_of};
 use selection::Selection;
@@ -136,7 +140,12 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
         if filter.states.is_empty() {
             filter.states = verb.states().to_vec();
         }
-        operation.run(filter, &mut result).await?;
+        match parts.uri.query().and_then(|query| whole_batch(query, &filter)) {
+            Some(first) if verb == Verb::Cancel => {
+                operation.cancel_members(first, filter, &mut result).await?;
+            }
+            _ => operation.run(filter, &mut result).await?,
+        }
     }
     note::detail(verb.in_words(&result));
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
@@ -147,32 +156,6 @@ fn needs_selection() -> Problem {
     Problem::new(Code::MissingField, "it needs filters in the query, or \"ids\" in the body")
         .field("ids")
         .hint("send {\"ids\":[12,13]}, or filters such as ?name=resize&state=queued")
-}
-
-/// Cancels the members of a batch.
-///
-/// # Errors
-/// Those of the filters, and those that end the whole operation.
-pub(crate) async fn cancel_batch(
-    state: Arc<AppState>,
-    first: JobId,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (parts, body) = request.into_parts();
-    body::none(body).await?;
-    let mut query = Query::of(&parts.uri)?;
-    let dry_run = query.switch("dry_run")?;
-    let before = query.text("cursor")?.as_deref().map(cursor::read).transpose()?;
-    query.finish()?;
-    let (verb, revision) = (Verb::Cancel, RevisionChoice::Current);
-    let (by, request_id) = (requester(&parts), RequestId::of(&parts.extensions));
-    let operation = Operation { state, verb, revision, by, request_id, key: None };
-    let states = verb.states().to_vec();
-    let filter = JobFilter { batch: Some(first), states, before, ..JobFilter::default() };
-    let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
-    Arc::new(operation).run(filter, &mut result).await?;
-    note::detail(verb.in_words(&result));
-    Ok(json(StatusCode::OK, HeaderMap::new(), &result))
 }
 
 /// The part of the answer about single jobs.

@@ -144,6 +144,7 @@ pub(in crate::store) fn a_batch_counts_its_members_whatever_becomes_of_them(back
                     skipped,
                     max_failures,
                     concurrency,
+                    cancelled_by: None,
                 };
                 assert_eq!(loaded.batches, [expected]);
             }
@@ -190,6 +191,30 @@ pub(in crate::store) fn a_batch_ends_with_its_last_member_only(backend: &mut dyn
     assert_eq!(found(&harness, 1).unwrap().state, BatchState::Failed);
     let failures = harness.archive().batch_failures(JobId(1), 5).unwrap();
     assert_eq!(failures.first.iter().map(|row| row.job.0).collect::<Vec<_>>(), [2]);
+}
+
+pub(in crate::store) fn a_cancelled_batch_is_known_after_a_start(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let cancelled = |first| Change::BatchCancelled {
+        first: JobId(first),
+        by: "http 10.0.0.1".into(),
+        at: Timestamp(5_000),
+    };
+    harness.refused(vec![cancelled(1)]);
+    harness.commit(vec![new_batch(1, 2, None), member(1, 1), member(2, 1)]);
+    harness.commit(vec![new_batch(3, 1, None), member(3, 3)]);
+    harness.commit(vec![cancelled(1), ended(1, State::Cancelled, None)]);
+    let (loaded, _) = harness.restart();
+    let known: Vec<_> =
+        loaded.batches.iter().map(|it| (it.first.0, it.live, it.cancelled_by.as_deref())).collect();
+    assert_eq!(known, [(1, 1, Some("http 10.0.0.1")), (3, 1, None)]);
+    let row = found(&harness, 1).unwrap();
+    let by = (row.cancelled_by.as_deref(), row.cancelled_at);
+    assert_eq!(by, (Some("http 10.0.0.1"), Some(Timestamp(5_000))));
+    assert_eq!(found(&harness, 3).unwrap().cancelled_by, None);
+    harness.commit(vec![ended(2, State::Cancelled, None), batch_ended(1, 2)]);
+    assert_eq!(found(&harness, 1).unwrap().cancelled_by.as_deref(), Some("http 10.0.0.1"));
+    harness.refused(vec![cancelled(1)]);
 }
 
 pub(in crate::store) fn failures_of_a_batch_are_counted_by_their_last_outcome(backend: &mut dyn Backend) {

@@ -73,6 +73,7 @@ macro_rules! conforms {
             neighbours_of_a_batch_are_not_counted_with_it,
             failures_of_a_batch_are_counted_by_their_last_outcome,
             a_batch_ends_with_its_last_member_only,
+            a_cancelled_batch_is_known_after_a_start,
             a_batch_is_kept_as_long_as_its_last_member,
             batches_are_listed_by_name_and_state,
             a_batch_names_the_definitions_at_its_ends,

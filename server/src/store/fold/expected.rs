@@ -79,6 +79,7 @@ pub(in crate::store) fn expectation(change: &Change) -> Option<(JobId, Expected)
         | Change::Keyed { .. }
         | Change::Skipped { .. }
         | Change::BatchAdded(_)
+        | Change::BatchCancelled { .. }
         | Change::BatchEnded { .. }
         | Change::PendingBatch { .. }
         | Change::BatchCompleted { .. }

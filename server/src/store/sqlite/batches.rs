@@ -28,6 +28,21 @@ pub(super) fn add(connection: &Connection, batch: &NewBatch) -> rusqlite::Result
     Ok(())
 }
 
+/// Writes the cancel of a whole batch. Returns false if there is no such batch, or it has ended.
+pub(super) fn cancel(
+    connection: &Connection,
+    first: JobId,
+    by: &str,
+    at: Timestamp,
+) -> rusqlite::Result<bool> {
+    let changed = connection
+        .prepare_cached(
+            "UPDATE batches SET cancelled_by = ?2, cancelled_at = ?3 WHERE id = ?1 AND ended_at IS NULL",
+        )?
+        .execute((first.0.cast_signed(), by, at.0))?;
+    Ok(changed == 1)
+}
+
 /// Writes the end of a batch. Returns false if members of it have not ended.
 pub(super) fn end(connection: &Connection, first: JobId, at: Timestamp) -> rusqlite::Result<bool> {
     let changed = connection
@@ -39,7 +54,7 @@ pub(super) fn end(connection: &Connection, first: JobId, at: Timestamp) -> rusql
 /// The batches with members that have not ended.
 pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveBatch>> {
     let mut statement = connection.prepare(
-        "SELECT id, count, live, failed + expired + lost, max_failures, concurrency, cancelled, skipped
+        "SELECT id, count, live, failed + expired + lost, max_failures, concurrency, cancelled, skipped, cancelled_by
          FROM batches WHERE ended_at IS NULL",
     )?;
     let found = statement.query_map([], |row| {
@@ -52,6 +67,7 @@ pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveBatch>> 
             concurrency: row.get(5)?,
             cancelled: row.get(6)?,
             skipped: row.get(7)?,
+            cancelled_by: row.get::<_, Option<String>>(8)?.map(Into::into),
         })
     })?;
     found.collect()
@@ -171,7 +187,7 @@ const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, stat
          (SELECT definition FROM ended WHERE ended.id BETWEEN batches.id AND batches.id + count - 1 \
              ORDER BY ended.id DESC LIMIT 1), \
          (SELECT definition FROM jobs WHERE jobs.id BETWEEN batches.id AND batches.id + count - 1 \
-             ORDER BY jobs.id DESC LIMIT 1)))";
+             ORDER BY jobs.id DESC LIMIT 1))), cancelled_by, cancelled_at";
 
 const VISIBLE: &str = "NOT EXISTS (SELECT 1 FROM forming WHERE first = batches.id)";
 
@@ -193,6 +209,8 @@ fn row(row: &Row<'_>) -> rusqlite::Result<BatchRow> {
         retry_of: row.get::<_, Option<i64>>(20)?.map(id),
         retried_as: row.get::<_, Option<i64>>(21)?.map(id),
         submitted_by: row.get(22)?,
+        cancelled_by: row.get(25)?,
+        cancelled_at: row.get::<_, Option<i64>>(26)?.map(Timestamp),
         counts: BatchCounts {
             scheduled: row.get(8)?,
             queued: row.get(9)?,

@@ -63,6 +63,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("batch_notifications", include_str!("migrations/0046_batch_notifications.sql")),
     ("definition_changes", include_str!("migrations/0047_definition_changes.sql")),
     ("cordon_ends", include_str!("migrations/0048_cordon_ends.sql")),
+    ("batch_cancels", include_str!("migrations/0049_batch_cancels.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

@@ -248,6 +248,7 @@ pub(crate) async fn answer(
                 reply.send(submit(&mut world, jobs, batch, require_worker, key))
             }
             Command::Cancel { job, reply, .. } => reply.send(cancel(&mut world, job)),
+            Command::CancelBatch { batch, reply, .. } => reply.send(world.cancel_batch(batch)),
             Command::Release { job, by, reply } => reply.send(release(&mut world, job, by)),
             Command::Update { job, update: values, by, reply } => {
                 reply.send(update(&mut world, job, values, by))

@@ -20,7 +20,7 @@ use scheduler::limits::{LimitSelection, LimitsReport};
 use scheduler::new_jobs::NewJob;
 use scheduler::origin::Origin;
 use scheduler::pauses::PauseTarget;
-use scheduler::step::PendingReason;
+use scheduler::step::{Answer, PendingReason, Rejection};
 use tokio::sync::{Barrier, oneshot};
 
 use super::facts::attempt;
@@ -155,6 +155,20 @@ impl World {
         id
     }
 
+    /// Cancels the members of a batch that wait; the others are being stopped.
+    pub(super) fn cancel_batch(&mut self, first: JobId) -> Answer {
+        let members = self.jobs.iter().map(|record| &record.row);
+        let members = members.filter(|row| row.batch == Some(first) && !row.state.has_ended());
+        let live: Vec<(JobId, State)> = members.map(|row| (row.job, row.state)).collect();
+        let waiting = live.iter().filter(|(_, state)| *state != State::Running);
+        let waiting: Vec<JobId> = waiting.map(|(job, _)| *job).collect();
+        waiting.iter().for_each(|job| self.end(job.0, State::Cancelled, 0));
+        match live.is_empty() {
+            true => Answer::Rejected(Rejection::NotLive),
+            false => Answer::BatchCancelRequested { live: live.len() as u32, ended: waiting.len() as u32 },
+        }
+    }
+
     /// A batch with its members by state. It never ends.
     pub(super) fn batch(&self, first: JobId) -> Option<BatchRow> {
         let members = self.jobs.iter().filter(|record| record.row.batch == Some(first));
@@ -179,6 +193,8 @@ impl World {
             definitions_differ,
             created_at: CREATED_AT,
             count,
+            cancelled_by: None,
+            cancelled_at: None,
             max_failures: None,
             concurrency: None,
             retry_of: None,

@@ -1,4 +1,4 @@
-//! Commands to the engine about single jobs.
+//! Commands to the engine about single jobs and whole batches.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use super::Operation;
 use crate::engine::Busy;
 use crate::http::middleware::problem::Problem;
 
-/// A command to the engine about one job.
+/// A command to the engine about one job, or about the batch with this first member.
 pub(super) enum JobCommand {
     Cancel,
+    CancelBatch,
     Release,
 }
 
@@ -22,6 +23,7 @@ impl Operation {
         for _ in 0..ASKS_MAX {
             let answer = match command {
                 JobCommand::Cancel => engine.cancel(job, self.by.clone()).await,
+                JobCommand::CancelBatch => engine.cancel_batch(job, self.by.as_str().into()).await,
                 JobCommand::Release => engine.release(job, self.by.clone()).await,
             };
             match answer {

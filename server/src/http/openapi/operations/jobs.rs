@@ -188,6 +188,7 @@ pub(super) fn batches() -> Vec<Operation> {
                 query("batch_name", Kind::Text("film 7"), "The name of the new batch, instead of that of this one."),
                 query("max_failures", Kind::Number(1, 100_000, 3), "Instead of that of this batch."),
                 query("concurrency", Kind::Number(1, 100_000, 10), "Instead of that of this batch."),
+                query("cancelled", Kind::Switch, "Also repeat the members that somebody cancelled, one by one or with the batch."),
             ])
             .takes(&[REVISION, DRY_RUN, KEY])
             .answers(201, "The new batch.", vec![object::<shapes::RetriedBatch>(retried_batch())])

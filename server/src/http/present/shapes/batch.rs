@@ -80,6 +80,13 @@ pub struct BatchSummary {
     /// True once so many members have failed: those that had not started were cancelled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub max_failures_reached: bool,
+    /// The first requester of a cancel of the whole batch, and its time in `cancelled_at`. No member has started since; those that had not ended
+    /// are cancelled. Absent if members were cancelled one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled_by: Option<String>,
+    /// The time of that request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled_at: Option<Time>,
     /// Members that may be on workers at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
@@ -111,6 +118,11 @@ impl BatchSummary {
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
 const fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_none_of_them(count: &u64) -> bool {
     *count == 0
 }
 
@@ -212,4 +224,10 @@ pub struct RetriedBatch {
     /// The first refusals, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refusal>,
+    /// The members that are not among `matched` because somebody cancelled them; `cancelled=1` retries them too.
+    #[serde(default, skip_serializing_if = "is_none_of_them")]
+    pub cancelled: u64,
+    /// The members that have not ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unended: u32,
 }

@@ -14,7 +14,7 @@ pub struct BulkResult {
     pub matched: u64,
     /// The number of jobs for which the operation is complete.
     pub done: u64,
-    /// The number of jobs whose containers are being stopped by a cancel.
+    /// The number of jobs whose containers are being stopped by a cancel. Of a cancel of a whole batch: also those that wait and end soon.
     pub stopping: u64,
     /// The number of jobs for which the operation was refused.
     pub refused: u64,

@@ -158,6 +158,13 @@ fn in_transaction(
         batches::add(connection, batch)?;
         writer.cache.members.begin(batch.first.0.cast_signed(), batch.count);
     }
+    for (first, by, at) in &folded.cancelled_batches {
+        if !batches::cancel(connection, *first, by, *at)? {
+            return Err(Failure::Refused(format!(
+                "batch {first} is cancelled, but there is none, or it has ended"
+            )));
+        }
+    }
     for gap in &folded.gaps {
         writer.gap(*gap)?;
     }

@@ -2,7 +2,7 @@
 
 use protocol::JobId;
 use scheduler::batches::{BY_BATCH, MAX_FAILURES_REACHED, STOPPED, is_failure};
-use scheduler::dependencies::{COMES_AFTER, PredecessorId};
+use scheduler::dependencies::{COMES_AFTER, PredecessorId, SKIPPED};
 use scheduler::job::State as JobState;
 use scheduler::step::Note;
 
@@ -14,31 +14,54 @@ use crate::store::{Archive, DEPENDENCIES_SHOWN, JobFilter, JobRecord, ReadError}
 pub(super) const STATES: [JobState; 4] =
     [JobState::Failed, JobState::Expired, JobState::Lost, JobState::Cancelled];
 
+/// The treatment of members that somebody cancelled, one by one or with the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cancelled {
+    /// They are left out, and counted.
+    LeftOut,
+    /// They are repeated like those that failed.
+    Repeated,
+}
+
 /// Jobs that stand for members, newest member first.
 pub(super) struct Page {
     pub(super) jobs: Vec<(JobRecord, Vec<After>)>,
     /// The last member of the page, unless it is the last page.
     pub(super) last: Option<JobId>,
+    /// The members that are left out because somebody cancelled them.
+    pub(super) cancelled: u64,
 }
 
 /// Reads a page of members that have not succeeded, with the jobs that stand for them and have not succeeded either.
-pub(super) fn page(archive: &dyn Archive, filter: &JobFilter) -> Result<Page, ReadError> {
+pub(super) fn page(archive: &dyn Archive, filter: &JobFilter, choice: Cancelled) -> Result<Page, ReadError> {
     let rows = archive.jobs(filter)?;
     let last = rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job);
-    let mut jobs = Vec::with_capacity(rows.len());
+    let (mut jobs, mut cancelled) = (Vec::with_capacity(rows.len()), 0);
     for row in rows {
         let job = last_retry(archive, row.job)?.map_or(row.job, |(job, _)| job);
-        let Some(record) = archive.job(job)?.filter(is_to_repeat) else { continue };
+        let Some(record) = archive.job(job)? else { continue };
+        if !is_to_repeat(&record) {
+            let is_cancelled = was_cancelled(&record);
+            if !is_cancelled || choice == Cancelled::LeftOut {
+                cancelled += u64::from(is_cancelled);
+                continue;
+            }
+        }
         let after = predecessors(archive, &record)?;
         jobs.push((record, after));
     }
-    Ok(Page { jobs, last })
+    Ok(Page { jobs, last, cancelled })
 }
 
 /// The job failed, or did not start because others failed: those of its batch, or those before it. Not if somebody cancelled it.
 fn is_to_repeat(record: &JobRecord) -> bool {
     let state = record.row.state;
     is_failure(state) || (state == JobState::Cancelled && (ended_with_batch(record) || is_left_out(record)))
+}
+
+/// Somebody cancelled the job, or its batch. Skipped jobs were not: nothing went wrong with them.
+fn was_cancelled(record: &JobRecord) -> bool {
+    record.row.state == JobState::Cancelled && !record.row.reason.starts_with(SKIPPED)
 }
 
 /// The job was cancelled because `max_failures` of its batch was reached.

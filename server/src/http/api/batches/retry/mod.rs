@@ -36,6 +36,7 @@ use crate::http::request::query::Query;
 use crate::http::request::submit_params::RevisionChoice;
 use crate::http::state::AppState;
 use crate::store::BatchRow;
+use members::Cancelled;
 use repetitions::{Purpose, Repetitions, repetitions};
 
 /// Repeats the members of a batch that have not succeeded.
@@ -52,12 +53,13 @@ pub(super) async fn retry(
     let mut query = Query::of(&parts.uri)?;
     let dry_run = query.switch("dry_run")?;
     let revision = RevisionChoice::read(&mut query)?;
+    let choice = if query.switch("cancelled")? { Cancelled::Repeated } else { Cancelled::LeftOut };
     let given = options(&mut query)?;
     query.finish()?;
     let target = fingerprint_text(format!("retry batch {}", of.first), parts.uri.query());
     let key = parse_key(&parts, &target, &[])?;
     if dry_run {
-        let counted = repetitions(state, of, Purpose::Count).await?;
+        let counted = repetitions(state, of, choice, Purpose::Count).await?;
         note::detail(format!("counts only: {}", counted.matched));
         return Ok(json(StatusCode::OK, HeaderMap::new(), &RetriedBatch { dry_run, ..shown(of, &counted) }));
     }
@@ -75,7 +77,7 @@ pub(super) async fn retry(
     let (state, of) = (Arc::clone(state), of.clone());
     // The turn ends with the submission: a client that leaves before must not let the next retry make a second batch.
     run_detached(async move {
-        let answer = make(&state, &of, revision, options, key).await;
+        let answer = make(&state, &of, (choice, revision), options, key).await;
         drop(turn);
         answer
     })
@@ -102,11 +104,11 @@ async fn turn(state: &AppState) -> Result<OwnedMutexGuard<()>, Problem> {
 async fn make(
     state: &Arc<AppState>,
     of: &BatchRow,
-    revision: RevisionChoice,
+    (choice, revision): (Cancelled, RevisionChoice),
     options: BatchOptions,
     key: Option<(Arc<str>, u128)>,
 ) -> Result<Response, Problem> {
-    let mut made = match repetitions(state, of, Purpose::Make(revision)).await {
+    let mut made = match repetitions(state, of, choice, Purpose::Make(revision)).await {
         Ok(made) => made,
         // A request with this key may have made the batch meanwhile.
         Err(refusal) => return Ok(replayed(state, of, find_accepted(state, key, refusal).await?)),
@@ -168,12 +170,14 @@ fn replayed(state: &AppState, of: &BatchRow, holder: KeyHolder) -> Response {
 }
 
 fn shown(of: &BatchRow, made: &Repetitions) -> RetriedBatch {
-    let Repetitions { matched, refused, refusals, .. } = made;
+    let Repetitions { matched, refused, refusals, cancelled, .. } = made;
     RetriedBatch {
         retry_of: of.first.0,
         matched: *matched,
         refused: *refused,
         refusals: refusals.clone(),
+        cancelled: *cancelled,
+        unended: of.counts.live(),
         ..RetriedBatch::default()
     }
 }

@@ -9,7 +9,7 @@ use scheduler::new_jobs::NewJob;
 use scheduler::pending_batch::stored_bytes;
 use scheduler::run_on::MemberPlan;
 
-use super::members::{self, Page, STATES};
+use super::members::{self, Cancelled, Page, STATES};
 use super::order::{After, dependencies, that_can_start};
 use crate::auth::actor::Actor;
 use crate::catalogue::Definitions;
@@ -46,6 +46,8 @@ pub(super) struct Repetitions {
     pub(super) refused: u64,
     /// The first of them.
     pub(super) refusals: Vec<shapes::Refusal>,
+    /// The members that are left out because somebody cancelled them.
+    pub(super) cancelled: u64,
     /// The memory of the jobs.
     pub(super) held: Option<BodyReservation>,
 }
@@ -64,16 +66,20 @@ struct Candidate {
 pub(super) async fn repetitions(
     state: &Arc<AppState>,
     of: &BatchRow,
+    choice: Cancelled,
     purpose: Purpose,
 ) -> Result<Repetitions, Problem> {
     let filter =
         JobFilter { batch: Some(of.first), states: STATES.into(), limit: PAGE, ..JobFilter::default() };
     let (mut candidates, mut known, mut before) = (Vec::new(), KnownRevisions::new(), None);
+    let mut left_out = 0;
     let (mut size, mut held) = (StoredSize::default(), state.body_budget.reservation());
     loop {
         state.check_not_draining()?;
         let page = JobFilter { before, ..filter.clone() };
-        let Page { jobs, last } = state.read(move |archive| members::page(archive, &page)).await?;
+        let read = state.read(move |archive| members::page(archive, &page, choice));
+        let Page { jobs, last, cancelled } = read.await?;
+        left_out += cancelled;
         let found = match purpose {
             Purpose::Count => jobs.into_iter().map(counted).collect(),
             Purpose::Make(revision) => repeat_page(state, jobs, of, revision, &mut known).await?,
@@ -88,7 +94,7 @@ pub(super) async fn repetitions(
         before = last;
         if before.is_none() {
             candidates.reverse();
-            return Ok(Repetitions { held: Some(held), ..in_order(candidates) });
+            return Ok(Repetitions { cancelled: left_out, held: Some(held), ..in_order(candidates) });
         }
     }
 }

@@ -1,0 +1,99 @@
+//! The cancel of a whole batch. The engine marks the batch in one step and goes on by itself, so one request is enough, and no member starts
+//! after its answer.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use protocol::JobId;
+use scheduler::step::{Answer, Rejection};
+
+use super::Operation;
+use super::command::JobCommand;
+use super::verb::Verb;
+use crate::auth::actor::Actor;
+use crate::auth::audit::note;
+use crate::http::api::jobs::requester;
+use crate::http::api::submission_answer::json;
+use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes::BulkResult;
+use crate::http::request::query::Query;
+use crate::http::request::request_id::RequestId;
+use crate::http::request::submit_params::RevisionChoice;
+use crate::http::request::{body, cursor};
+use crate::http::state::AppState;
+use crate::store::JobFilter;
+
+/// Cancels the members of a batch.
+///
+/// # Errors
+/// Those of the filters, and those that end the whole operation.
+pub(crate) async fn cancel_batch(
+    state: Arc<AppState>,
+    first: JobId,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    body::none(body).await?;
+    let mut query = Query::of(&parts.uri)?;
+    let dry_run = query.switch("dry_run")?;
+    let before = query.text("cursor")?.as_deref().map(cursor::read).transpose()?;
+    query.finish()?;
+    let (verb, revision) = (Verb::Cancel, RevisionChoice::Current);
+    let (by, request_id) = (requester(&parts), RequestId::of(&parts.extensions));
+    let operation = Arc::new(Operation { state, verb, revision, by, request_id, key: None });
+    let mut result = BulkResult { dry_run, ..BulkResult::default() };
+    let members = JobFilter { before, ..members_of(first) };
+    operation.cancel_members(first, members, &mut result).await?;
+    note::detail(verb.in_words(&result));
+    Ok(json(StatusCode::OK, HeaderMap::new(), &result))
+}
+
+/// The batch whose members a query selects, if it has no other filter.
+pub(super) fn whole_batch(query: &str, filter: &JobFilter) -> Option<JobId> {
+    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+    filter.batch.filter(|_| names.all(|name| matches!(name, "" | "batch" | "cursor" | "dry_run")))
+}
+
+/// The members of a batch that have not ended.
+fn members_of(first: JobId) -> JobFilter {
+    JobFilter { batch: Some(first), states: Verb::Cancel.states().to_vec(), ..JobFilter::default() }
+}
+
+impl Operation {
+    /// Cancels the members of a batch that have not ended, or counts them. `members` selects them.
+    pub(super) async fn cancel_members(
+        self: &Arc<Self>,
+        first: JobId,
+        members: JobFilter,
+        result: &mut BulkResult,
+    ) -> Result<(), Problem> {
+        if result.dry_run || !self.may_cancel_all(first).await? {
+            return self.run(members, result).await;
+        }
+        self.state.check_not_stalled()?;
+        match self.ask_engine(first, JobCommand::CancelBatch).await? {
+            Answer::BatchCancelRequested { live, ended } => {
+                result.matched = live.into();
+                result.done = ended.into();
+                result.stopping = live.saturating_sub(ended).into();
+                Ok(())
+            }
+            // All members have ended.
+            Answer::Rejected(Rejection::NotLive) => Ok(()),
+            Answer::Rejected(rejection) => Err(rejection.into()),
+            answer => Err(Problem::unexpected_answer(&answer)),
+        }
+    }
+
+    /// The token of the request may act on every member of a batch that has not ended. Of a batch that takes long to read it says no.
+    async fn may_cancel_all(self: &Arc<Self>, first: JobId) -> Result<bool, Problem> {
+        if Actor::current().has_whole_scope() {
+            return Ok(true);
+        }
+        let mut counted = BulkResult { dry_run: true, ..BulkResult::default() };
+        self.run(members_of(first), &mut counted).await?;
+        Ok(counted.out_of_scope == 0 && counted.next.is_none())
+    }
+}
