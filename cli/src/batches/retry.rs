@@ -55,6 +55,10 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
             format!("longshore: {} not created: others have their unique keys", jobs(new.duplicates.into()));
         screen::note(&text);
     }
+    let left_out = others(&retried);
+    if retried.batch.as_ref().is_some_and(|new| new.count > 0) && !left_out.is_empty() {
+        screen::note(&format!("longshore: not in the new batch{left_out}"));
+    }
     match retried.batch.filter(|new| new.count > 0) {
         Some(new) if flags.follow => {
             screen::note(&format!("longshore: batch {} has {}", new.batch, jobs(new.count.into())));

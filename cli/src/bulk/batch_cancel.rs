@@ -16,9 +16,10 @@ pub(crate) async fn cancel_batch_if_confirmed(
 ) -> anyhow::Result<()> {
     if !yes {
         let path = ["api", "batches", &batch.to_string(), "cancel"];
-        match count(api, &path, &[]).await? {
-            0 => return print_batch(common, batch, &BulkResult::default(), true),
-            count => confirm("cancel", "the batch has", count)?,
+        let counted = count(api, &path, &[]).await.map_err(|error| named(batch, error))?;
+        // Without any, the answer says why: all have ended, or the token is for none of them.
+        if counted > 0 {
+            confirm("cancel", "the batch has", counted)?;
         }
     }
     cancel_batch(api, common, batch).await
@@ -29,12 +30,7 @@ pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> 
     let path = ["api", "batches", &batch.to_string(), "cancel"];
     let (mut total, ended_by) = send_all(api, &path, &[], &api::idempotency_key(None)?).await;
     match ended_by {
-        EndedBy::Error(error) if total.matched == 0 => {
-            return Err(match failure::exit_of(&error) {
-                Exit::NotFound => no_such_batch(batch).into(),
-                _ => error,
-            });
-        }
+        EndedBy::Error(error) if total.matched == 0 => return Err(named(batch, error)),
         _ => {}
     }
     total.leave_out_finished();
@@ -70,6 +66,14 @@ fn print_batch(common: &CommonArgs, batch: u64, total: &BulkResult, is_whole: bo
         }
     } else {
         total.print("cancel", common.format)
+    }
+}
+
+/// The error of a request about a batch, with a hint if there is none.
+fn named(batch: u64, error: anyhow::Error) -> anyhow::Error {
+    match failure::exit_of(&error) {
+        Exit::NotFound => no_such_batch(batch).into(),
+        _ => error,
     }
 }
 

@@ -44,7 +44,7 @@ async fn batch(api: &Api) -> Value {
     api.get("/api/batches/1").await
 }
 
-/// More than 20 steps cancel.
+/// More than 20 steps cancel, so that the kill comes while they go on. A test of the scheduler makes sure of a start in the middle.
 const MEMBERS: u32 = 20_000;
 
 const JOBS: &str = "version: 1

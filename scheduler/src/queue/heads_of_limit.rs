@@ -17,7 +17,7 @@ pub(super) enum HeadsOfLimit {
     Many(Box<Heads>),
 }
 
-/// What is left under a limit after a lane has gone.
+/// The lanes that are left under a limit after one has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// No lane.

@@ -17,6 +17,7 @@
 
 mod ageing;
 mod audit;
+mod counts;
 mod heads;
 mod heads_of_limit;
 mod key;
@@ -35,6 +36,7 @@ use crate::limits::LimitNo;
 use crate::limits::keys::KeySetNo;
 use crate::table::{Seed, Table, shrink};
 pub use ageing::{AgedPriority, PriorityAgeing};
+pub use counts::Counts;
 pub use heads::First;
 use heads::Heads;
 use heads_of_limit::HeadsOfLimit;
@@ -87,17 +89,6 @@ pub struct ReadyQueue {
     count: usize,
 }
 
-/// Numbers of waiting jobs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// All of them; never zero.
-    pub jobs: usize,
-    /// Those whose lanes are parked under a limit of permits.
-    pub limited: usize,
-    /// Those whose lanes are parked under a rate.
-    pub rate_limited: usize,
-}
-
 /// Workers that may take the jobs of a parked lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ParkedFor {
@@ -126,7 +117,6 @@ enum Parked {
 
 impl ReadyQueue {
     /// No jobs; `seed` is that of its tables.
-    #[must_use]
     pub fn new(seed: Seed) -> Self {
         Self { lanes: Table::with_hasher(seed), limits: Table::with_hasher(seed), ..Self::default() }
     }

@@ -7,9 +7,7 @@ use core::ops::Bound;
 use hashbrown::hash_map::Entry;
 
 use super::heads_of_limit::{HeadsOfLimit, Left};
-use super::{
-    AgedPriority, Counts, First, Heads, Lane, LaneKey, LaneState, Parked, ParkedFor, QueueKey, ReadyQueue,
-};
+use super::{AgedPriority, First, Heads, Lane, LaneKey, LaneState, Parked, ParkedFor, QueueKey, ReadyQueue};
 use crate::ids::DefinitionNo;
 use crate::limits::LimitNo;
 
@@ -327,17 +325,6 @@ impl ReadyQueue {
             if *lanes == 0 {
                 self.parked_priorities.remove(&priority);
             }
-        }
-    }
-}
-
-impl Counts {
-    /// The count of the jobs that wait under a limit as this lane does, if it waits under one.
-    const fn under_limit(&mut self, standing: Option<LaneState>) -> Option<&mut usize> {
-        match standing {
-            Some(LaneState { parked: Some(Parked::Permits(_)), .. }) => Some(&mut self.limited),
-            Some(LaneState { parked: Some(Parked::Rate(_)), .. }) => Some(&mut self.rate_limited),
-            _ => None,
         }
     }
 }

@@ -105,7 +105,6 @@ pub(crate) enum Act {
 /// Targets of pauses.
 const PAUSED: [&str; 6] = ["a", "b", "c", "d", "group:g", "all"];
 
-/// The last of the operations of [`Act::Operate`].
 #[allow(dead_code, reason = "used in part by each test")]
 pub(crate) const REVOKE: u8 = 8;
 

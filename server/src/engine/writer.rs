@@ -101,13 +101,6 @@ impl RecordWriter {
         Self { tasks: channel().0, epoch: Epoch(0) }
     }
 
-    /// A handle of a store that answers nothing while the other part lives, as one whose disk stalls.
-    #[cfg(test)]
-    pub fn stalled() -> (Self, impl Sized) {
-        let (tasks, unread) = channel();
-        (Self { tasks, epoch: Epoch(0) }, unread)
-    }
-
     /// Makes a change durable, between two commits; `None` if the store is being closed.
     ///
     /// # Errors
@@ -308,4 +301,13 @@ fn abort_process(error: &CommitError) -> ! {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     tracing::error!(%error, cause, "the store failed: ending the process; the next start recovers from the store");
     std::process::abort()
+}
+
+#[cfg(test)]
+impl RecordWriter {
+    /// A handle of a store that answers nothing while the other part lives, as one whose disk stalls.
+    pub fn stalled() -> (Self, impl Sized) {
+        let (tasks, unread) = channel();
+        (Self { tasks, epoch: Epoch(0) }, unread)
+    }
 }

@@ -9,6 +9,7 @@ mod error;
 mod expected;
 mod faults;
 mod history;
+mod new_set;
 pub(crate) mod pauses;
 mod reloaded;
 mod removed;
@@ -31,6 +32,7 @@ use faults::log_faults;
 pub(crate) use faults::position;
 pub use history::{DefinitionHistory, HistoryError, LoadOrigin};
 use history::{FirstTry, warn_if_unwritten};
+use new_set::{NewSet, Source};
 pub use reloaded::Reloaded;
 
 use crate::auth::records::AccessRecords;
@@ -383,20 +385,4 @@ impl Reloader {
         };
         tokio::task::spawn_blocking(read).await?
     }
-}
-
-/// Definitions that were read, and may come into force.
-struct NewSet {
-    definitions: Definitions,
-    /// Each with its position.
-    warnings: Vec<String>,
-    text: JobsText,
-}
-
-/// The source of definitions.
-enum Source {
-    /// The server's jobs file or directory.
-    File,
-    /// The text of a caller.
-    Proposed(JobsText),
 }

@@ -156,7 +156,13 @@ pub(crate) async fn batch(
             Err(Problem::new(Code::NotFinished, detail))
         }
         (None, None) => {
-            let detail = format!("no member of batch {id} is left to be retried");
+            let detail = match (answer.cancelled, answer.unended) {
+                (0, 0) => format!("no member of batch {id} is left to be retried"),
+                (cancelled, 0) => format!(
+                    "no member of batch {id} has failed, and {cancelled} were cancelled: 'longshore batch {id} retry --cancelled' repeats those"
+                ),
+                (_, unended) => format!("no member of batch {id} has failed, and {unended} have not ended"),
+            };
             Err(Problem::new(Code::NotFinished, detail))
         }
     }

@@ -80,8 +80,8 @@ pub struct BatchSummary {
     /// True once so many members have failed: those that had not started were cancelled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub max_failures_reached: bool,
-    /// The first requester of a cancel of the whole batch, and its time in `cancelled_at`. No member has started since; those that had not ended
-    /// are cancelled. Absent if members were cancelled one by one.
+    /// The first requester of a cancel of the whole batch, and its time in `cancelled_at`. No member was sent to a worker since; those that had
+    /// not ended are cancelled. Absent if members were cancelled one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
     /// The time of that request.

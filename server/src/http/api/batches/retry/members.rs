@@ -59,9 +59,11 @@ fn is_to_repeat(record: &JobRecord) -> bool {
     is_failure(state) || (state == JobState::Cancelled && (ended_with_batch(record) || is_left_out(record)))
 }
 
-/// Somebody cancelled the job, or its batch. Skipped jobs were not: nothing went wrong with them.
+/// Somebody cancelled the job, or its batch. Skipped jobs were not: nothing went wrong with them. Neither were those that another job has
+/// replaced, by its unique key or its limit: to repeat one would cancel the newer job.
 fn was_cancelled(record: &JobRecord) -> bool {
-    record.row.state == JobState::Cancelled && !record.row.reason.starts_with(SKIPPED)
+    let is_other = [SKIPPED, "cancelled by job ", "cancelled: replaced by "];
+    record.row.state == JobState::Cancelled && !is_other.iter().any(|it| record.row.reason.starts_with(it))
 }
 
 /// The job was cancelled because `max_failures` of its batch was reached.
