@@ -68,6 +68,7 @@ async fn an_operator_cordons_and_drains_a_worker_and_pauses_a_schedule_in_a_brow
     assert_eq!((&cordon["reason"], &cordon["until"]), (&json!("new kernel"), &Value::Null), "{cordon}");
     wait_until("the page shows it", async || browser.text().await.contains("Its drain ends")).await;
     browser.click("form[action$='/uncordon'] button").await;
+    browser.accept_question().await;
     wait_until("the drain is taken back", async || worker().await["cordoned"] == false).await;
 
     // One schedule, from the page of its slots.

@@ -98,7 +98,6 @@ async fn a_body_is_refused_where_none_is_taken() {
     for path in [
         "/api/jobs/1/cancel",
         "/api/jobs/1/release",
-        "/api/definitions/reload",
         "/api/workers/1/uncordon",
         "/api/workers/2/forget",
         "/api/workers/1/stop-unmanaged",
