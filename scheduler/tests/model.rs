@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use naive::Model;
 use proptest::prelude::*;
-use walk::{Act, Admission, REVOKE, act, admission, cases, take, world};
+use walk::{Act, Admission, FORGET, REVOKE, act, admission, cases, take, world};
 use world::World;
 use world::scheduler::{Config, PriorityAgeing};
 
@@ -115,5 +115,24 @@ fn a_revoked_worker_is_not_waited_for_during_a_pause() {
         Act::Operate(3, REVOKE),
     ];
     acts.extend([1_600, 55_000, 5_000].map(Act::Pass));
+    walk_along(acts, &Admission::default(), None, None).unwrap();
+}
+
+#[test]
+fn a_cancel_is_not_confirmed_any_more_once_a_worker_with_a_lost_attempt_was_forgotten() {
+    let away = |worker| Act::Restart { worker, told: true };
+    let acts = vec![
+        Act::Submit { definition: 0, count: 1, priority: 0, delay: 0 },
+        Act::Arrive { worker: 0, slots: 1, backlog: 0 },
+        away(0),
+        // The second worker is a successor, so the attempt is given up.
+        Act::Arrive { worker: 1, slots: 1, backlog: 0 },
+        Act::Pass(65_000),
+        Act::Operate(1, FORGET),
+        away(1),
+        Act::Cancel(0),
+        Act::Pass(65_000),
+        Act::Arrive { worker: 1, slots: 0, backlog: 0 },
+    ];
     walk_along(acts, &Admission::default(), None, None).unwrap();
 }

@@ -316,6 +316,7 @@ impl Model {
         self.workers.retain(|worker| worker.id != id);
         self.images.retain(|(worker, _)| *worker != id);
         self.unpin(id);
+        self.give_up_confirmations();
         self.say(format!("w{id} forgotten"));
     }
 

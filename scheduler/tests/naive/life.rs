@@ -361,6 +361,18 @@ impl Model {
                 job.unconfirmed.clear();
             }
         }
+        self.give_up_confirmations();
+    }
+
+    /// A cancel is not confirmed any more if a worker with a lost attempt of the job was forgotten. Nothing is awaited of the others then.
+    pub(super) fn give_up_confirmations(&mut self) {
+        let doubts: Vec<Token> =
+            self.workers.iter().flat_map(|worker| &worker.doubts).map(|(token, _)| *token).collect();
+        for job in self.jobs.iter_mut().filter(|job| job.state() == State::Cancelled) {
+            if !job.unconfirmed.iter().all(|token| doubts.contains(token)) {
+                job.unconfirmed.clear();
+            }
+        }
     }
 
     /// Whatever is due is done, the earliest first.

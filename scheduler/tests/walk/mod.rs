@@ -106,6 +106,8 @@ pub(crate) enum Act {
 const PAUSED: [&str; 6] = ["a", "b", "c", "d", "group:g", "all"];
 
 #[allow(dead_code, reason = "used in part by each test")]
+pub(crate) const FORGET: u8 = 6;
+#[allow(dead_code, reason = "used in part by each test")]
 pub(crate) const REVOKE: u8 = 8;
 
 pub(crate) fn act() -> impl Strategy<Value = Act> {
