@@ -162,6 +162,9 @@ async fn a_requester_has_a_name_and_a_limited_token_sees_its_own_names() {
             json!(["deploy", "ci", "commit 5c1e", ["fresh"], [], []])
         ]
     );
+    assert_eq!(rows(&admin, &["hello"]).len(), 4);
+    let told = rows(&limited, &["hello"]);
+    assert!(told.is_empty(), "a filter tells that a name changed which the token is not for: {told:?}");
 
     for (words, code) in [
         (&["deploy", &file, "--reason", "two\nlines"][..], "invalid_reason"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::budgets::given_up_after;
-use super::matching::{has_asked_labels, is_listed, matches};
+use super::matching::{has_asked_labels, is_asked_for, is_listed, matches};
 use super::resources;
 use super::{Drain, Job, LiveState, Model, Worker};
 use crate::world::protocol::order::StopCause;
@@ -329,13 +329,13 @@ impl Model {
         }
     }
 
-    /// Nobody is pinned to a worker that came back under a name that the job's definition does not list.
+    /// Nobody is pinned to a worker that came back under a name that the job's definition does not list, or that the job itself does not ask for.
     fn unpin_unlisted(&mut self, id: WorkerId) {
         let Some(worker) = self.workers.iter().find(|worker| worker.id == id) else { return };
         for job in &mut self.jobs {
             if let LiveState::Queued { pinned } = &mut job.standing
                 && *pinned == Some(id)
-                && !is_listed(worker, &job.definition)
+                && !(is_listed(worker, &job.definition) && is_asked_for(worker, &job.narrowing))
             {
                 *pinned = None;
             }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::budgets::believed;
 use super::{LiveState, Model, fleet};
 use crate::world::protocol::order::{ReconcileVerdict, StopCause};
 use crate::world::protocol::report::{Foreign, Inventory, Numbered, Outcome, Phase, ReleaseCause};
@@ -140,7 +141,7 @@ impl Model {
             return Ok(());
         };
         let definition = self.job(id).expect("it is held").definition.clone();
-        match outcome {
+        match believed(&definition, outcome, code) {
             Outcome::Succeeded => {
                 self.forget_failures(worker, &definition);
                 self.use_image(worker, &definition);

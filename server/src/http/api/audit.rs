@@ -2,43 +2,29 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderValue, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::Uri;
+use axum::response::Response;
 use protocol::JobId;
 
 use crate::auth::role::Role;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::cursor;
-use crate::http::request::paging::{limit, next_page};
+use crate::http::request::paging::{Page, limit};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 use crate::store::{AuditFilter, AuditRow};
 
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
-    let Page { entries, next } = page(&state, Query::of(&uri)?).await?;
-    let next = next.map(|cursor| next_page(&state, "audit", &uri, &cursor));
-    let mut response = Json(entries).into_response();
-    if let Some(link) = next.and_then(|link| HeaderValue::try_from(link).ok()) {
-        response.headers_mut().insert(header::LINK, link);
-    }
-    Ok(response)
-}
-
-/// A page of the audit log, newest first.
-pub(crate) struct Page {
-    pub(crate) entries: Vec<shapes::AuditEntry>,
-    /// The `cursor` of the next page, if there is one.
-    pub(crate) next: Option<String>,
+    Ok(page(&state, Query::of(&uri)?).await?.into_answer(&state, "audit", &uri))
 }
 
 /// Reads the page that a query asks for.
 ///
 /// # Errors
 /// `invalid_query`, `invalid_cursor`, `invalid_limit`, and those of a read.
-pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Problem> {
+pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page<shapes::AuditEntry>, Problem> {
     let before = query.text("cursor")?.as_deref().map(cursor::read).transpose()?;
     let limit = query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?;
     let filter = AuditFilter {

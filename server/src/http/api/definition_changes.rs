@@ -5,43 +5,32 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderValue, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::Uri;
+use axum::response::Response;
 
 use crate::auth::actor::{Actor, Scope};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::cursor;
-use crate::http::request::paging::{limit, next_page};
+use crate::http::request::paging::{Page, limit};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 use crate::store::{ChangedNames, DefinitionChangeRow};
 
 /// `GET /api/definitions/changes`
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
-    let Page { entries, next } = page(&state, Query::of(&uri)?).await?;
-    let link = next.map(|cursor| next_page(&state, "definitions/changes", &uri, &cursor));
-    let mut response = Json(entries).into_response();
-    if let Some(link) = link.and_then(|link| HeaderValue::try_from(link).ok()) {
-        response.headers_mut().insert(header::LINK, link);
-    }
-    Ok(response)
-}
-
-/// A page of the history, newest first.
-pub(crate) struct Page {
-    pub(crate) entries: Vec<shapes::DefinitionChange>,
-    /// The `cursor` of the next page, if there is one.
-    pub(crate) next: Option<String>,
+    Ok(page(&state, Query::of(&uri)?).await?.into_answer(&state, "definitions/changes", &uri))
 }
 
 /// Reads the page that a query asks for.
 ///
 /// # Errors
 /// `invalid_query`, `invalid_cursor`, `invalid_limit`, and those of a read.
-pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Problem> {
+pub(crate) async fn page(
+    state: &AppState,
+    mut query: Query,
+) -> Result<Page<shapes::DefinitionChange>, Problem> {
     let before = query.text("cursor")?.as_deref().map(read_cursor).transpose()?.unwrap_or(u64::MAX);
     let limit = query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?;
     let (names, by, since) = (query.text("name")?, query.text("by")?, query.since("since")?);
@@ -49,10 +38,12 @@ pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Pro
     let names = names.map(|names| Scope::new(names.split(',').map(|name| name.trim().to_owned()).collect()));
     let scope = Actor::current().scope.clone();
     let fits = move |row: &DefinitionChangeRow| {
-        names.as_ref().is_none_or(|names| concerns(row, names))
-            && by.as_ref().is_none_or(|by| row.by.as_ref() == Some(by))
+        // One name has to fit both, so that nobody learns of a name that the token is not for.
+        let is_asked_for =
+            |name: &str| scope.includes(name) && names.as_ref().is_none_or(|names| names.includes(name));
+        by.as_ref().is_none_or(|by| row.by.as_ref() == Some(by))
             && since.is_none_or(|since| row.at >= since)
-            && concerns(row, &scope)
+            && concerns(row, is_asked_for)
     };
     let Some(history) = state.services.reloader.history().cloned() else {
         return Ok(Page { entries: Vec::new(), next: None });
@@ -66,11 +57,11 @@ pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Pro
     Ok(Page { entries: rows.into_iter().map(|row| entry(row, scope)).collect(), next })
 }
 
-/// True if a list of the row has such a name, or more names than it keeps, or if the policy has changed, which concerns all definitions.
-fn concerns(row: &DefinitionChangeRow, names: &Scope) -> bool {
+/// True if a list of the row has a name that is asked for, or more names than it keeps, or if the policy has changed, which concerns all definitions.
+fn concerns(row: &DefinitionChangeRow, is_asked_for: impl Fn(&str) -> bool) -> bool {
     let lists = [&row.added, &row.changed, &row.removed];
     row.policy_changed
-        || lists.iter().any(|list| list.more > 0 || list.names.iter().any(|name| names.includes(name)))
+        || lists.iter().any(|list| list.more > 0 || list.names.iter().any(|name| is_asked_for(name)))
 }
 
 fn entry(row: DefinitionChangeRow, scope: &Scope) -> shapes::DefinitionChange {

@@ -6,17 +6,10 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::cursor;
 use crate::http::request::job_filter;
-use crate::http::request::paging::limit;
+use crate::http::request::paging::{Page, limit};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 use crate::store::{Archive, JobFilter, JobRow, ReadError};
-
-/// A page of jobs, newest first.
-pub(crate) struct Page<J> {
-    pub(crate) jobs: Vec<J>,
-    /// The `cursor` of the next page, if there is one.
-    pub(crate) next: Option<String>,
-}
 
 /// The part of jobs beside their rows that a list has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +35,8 @@ impl Results {
 /// # Errors
 /// Those of [`listed_page`].
 pub(crate) async fn page(state: &AppState, query: Query) -> Result<Page<shapes::Job>, Problem> {
-    let Page { jobs, next } = read_page(state, query, Results::LeftOut).await?;
-    Ok(Page { jobs: jobs.into_iter().map(|listed| listed.job).collect(), next })
+    let Page { entries, next } = read_page(state, query, Results::LeftOut).await?;
+    Ok(Page { entries: entries.into_iter().map(|listed| listed.job).collect(), next })
 }
 
 /// Reads the page of jobs that a query asks for.
@@ -67,7 +60,7 @@ async fn read_page(
     let limit = query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?;
     query.finish()?;
     let Slice { jobs, last } = slice(state, filter, limit, results).await?;
-    Ok(Page { jobs, next: last.map(cursor::write) })
+    Ok(Page { entries: jobs, next: last.map(cursor::write) })
 }
 
 /// Jobs that follow each other in a list.

@@ -24,7 +24,6 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::body;
 use crate::http::request::job_request;
-use crate::http::request::paging::next_page;
 use crate::http::request::path::Id;
 use crate::http::request::query::Query;
 use crate::http::request::submission;
@@ -41,13 +40,8 @@ pub(crate) async fn list(
     if let Some(format) = ExportFormat::of(&headers) {
         return export(&state, query, format).await;
     }
-    let page = listed_page(&state, query).await?;
-    let next = page.next.map(|cursor| next_page(&state, "jobs", &uri, &cursor));
-    let mut response = Json(page.jobs).into_response();
+    let mut response = listed_page(&state, query).await?.into_answer(&state, "jobs", &uri);
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
-    if let Some(link) = next.and_then(|link| HeaderValue::try_from(link).ok()) {
-        response.headers_mut().insert(header::LINK, link);
-    }
     Ok(response)
 }
 

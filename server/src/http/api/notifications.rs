@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::Uri;
+use axum::response::Response;
 use protocol::JobId;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -19,7 +19,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::notification::{notification, target};
 use crate::http::present::shapes;
 use crate::http::request::body;
-use crate::http::request::paging::{limit, next_page};
+use crate::http::request::paging::{Page, limit};
 use crate::http::request::path::Id;
 use crate::http::request::query::Query;
 use crate::http::request::{cursor, definition};
@@ -38,27 +38,14 @@ pub(crate) struct TestRequest {
 
 /// `GET /api/notifications`
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
-    let Page { entries, next } = page(&state, Query::of(&uri)?).await?;
-    let link = next.map(|cursor| next_page(&state, "notifications", &uri, &cursor));
-    let mut response = Json(entries).into_response();
-    if let Some(link) = link.and_then(|link| HeaderValue::try_from(link).ok()) {
-        response.headers_mut().insert(header::LINK, link);
-    }
-    Ok(response)
-}
-
-/// A page of notifications, newest first.
-pub(crate) struct Page {
-    pub(crate) entries: Vec<shapes::Notification>,
-    /// The `cursor` of the next page, if there is one.
-    pub(crate) next: Option<String>,
+    Ok(page(&state, Query::of(&uri)?).await?.into_answer(&state, "notifications", &uri))
 }
 
 /// Reads the page that a query asks for. With `failing=1` it is the last try of each target that did not take it.
 ///
 /// # Errors
 /// `invalid_query`, `invalid_cursor`, `invalid_limit`, `invalid_state`, and those of a read.
-pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Problem> {
+pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page<shapes::Notification>, Problem> {
     if query.switch("failing")? {
         query.finish()?;
         return Ok(Page { entries: failing(state).await?, next: None });

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderValue, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::Uri;
+use axum::response::Response;
 use protocol::JobId;
 use scheduler::definition::Definition;
 
@@ -15,10 +15,11 @@ use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::schedule::{NextSlots, StoredSchedules, fire};
 use crate::http::present::shapes;
+use crate::http::request::cursor;
 use crate::http::request::definition::find;
+use crate::http::request::paging::Page;
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
-use crate::http::request::{cursor, paging};
 use crate::http::state::AppState;
 use crate::store::{Archive, FireFilter};
 
@@ -96,29 +97,19 @@ pub(crate) async fn fires(
     Name(name): Name,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let ledger = ledger(&state, &name, Query::of(&uri)?).await?;
-    let list = format!("definitions/{name}/fires");
-    let next = ledger.next.map(|cursor| paging::next_page(&state, &list, &uri, &cursor));
-    let mut response = Json(ledger.fires).into_response();
-    if let Some(link) = next.and_then(|link| HeaderValue::try_from(link).ok()) {
-        response.headers_mut().insert(header::LINK, link);
-    }
-    Ok(response)
-}
-
-/// A page of the fire ledger, the newest rows first.
-#[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    pub(crate) fires: Vec<shapes::Fire>,
-    /// The `cursor` of the next page, if there is one.
-    pub(crate) next: Option<String>,
+    let page = ledger(&state, &name, Query::of(&uri)?).await?;
+    Ok(page.into_answer(&state, &format!("definitions/{name}/fires"), &uri))
 }
 
 /// Reads the page of the ledger that a query asks for.
 ///
 /// # Errors
 /// `invalid_query`, `invalid_limit`, `invalid_cursor`, `unknown_job`, `unknown_schedule`, and those of a read.
-pub(crate) async fn ledger(state: &AppState, name: &str, mut query: Query) -> Result<Ledger, Problem> {
+pub(crate) async fn ledger(
+    state: &AppState,
+    name: &str,
+    mut query: Query,
+) -> Result<Page<shapes::Fire>, Problem> {
     let limit = match query.number("limit")? {
         None => LIMIT,
         Some(limit) if (1..=LIMIT_MAX).contains(&limit) => usize::try_from(limit).unwrap_or(LIMIT),
@@ -146,7 +137,7 @@ pub(crate) async fn ledger(state: &AppState, name: &str, mut query: Query) -> Re
     let next = rows.last().filter(|_| more).map(|row| cursor::write(JobId(row.id)));
     let definitions = state.services.catalogue.current();
     let definition = definitions.find(name).map(|entry| &*entry.definition);
-    Ok(Ledger { fires: rows.iter().map(|record| fire(&record.row, definition)).collect(), next })
+    Ok(Page { entries: rows.iter().map(|record| fire(&record.row, definition)).collect(), next })
 }
 
 /// Refuses names that neither jobs.yaml nor the ledger has at any time.

@@ -1,12 +1,34 @@
-//! The pages of lists: their size, and the link to the next one.
+//! The pages of lists: their size, their answers, and the link to the next one.
 
-use axum::http::Uri;
+use axum::Json;
+use axum::http::{HeaderValue, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
 use crate::store::JOBS_MAX;
+
+/// A page of a list, newest first.
+pub(crate) struct Page<E> {
+    pub(crate) entries: Vec<E>,
+    /// The `cursor` of the next page, if there is one.
+    pub(crate) next: Option<String>,
+}
+
+impl<E: Serialize> Page<E> {
+    /// The answer with this page of a list, whose path below `/api` is `list`.
+    pub(crate) fn into_answer(self, state: &AppState, list: &str, uri: &Uri) -> Response {
+        let link = self.next.map(|cursor| next_page(state, list, uri, &cursor));
+        let mut response = Json(self.entries).into_response();
+        if let Some(link) = link.and_then(|link| HeaderValue::try_from(link).ok()) {
+            response.headers_mut().insert(header::LINK, link);
+        }
+        response
+    }
+}
 
 /// Reads `limit`, the size of a page.
 ///
@@ -20,7 +42,7 @@ pub(crate) fn limit(text: &str) -> Result<usize, Problem> {
 }
 
 /// The `Link` value of the next page of a list: the same query after the last entry shown.
-pub(crate) fn next_page(state: &AppState, list: &str, uri: &Uri, cursor: &str) -> String {
+fn next_page(state: &AppState, list: &str, uri: &Uri, cursor: &str) -> String {
     let mut query: Vec<String> = uri
         .query()
         .unwrap_or_default()

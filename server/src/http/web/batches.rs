@@ -109,7 +109,7 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
         name: address.value("name"),
         state: address.value("state"),
         states: BatchState::ALL.map(BatchState::name),
-        rows: page.batches.into_iter().map(BatchRow::of).collect(),
+        rows: page.entries.into_iter().map(BatchRow::of).collect(),
         older: address.next_page(page.next.as_deref()),
     })
 }
@@ -147,7 +147,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
         true => Vec::new(),
         false => {
             let address = format!("/jobs?{selection}").parse().map_err(Problem::internal)?;
-            job_list::page(&state, Query::of(&address)?).await?.jobs
+            job_list::page(&state, Query::of(&address)?).await?.entries
         }
     };
     render(&BatchPage {

@@ -12,11 +12,12 @@ use super::format::{self, Moment};
 use super::list_address::{FilterFault, ListAddress};
 use super::page::{Frame, render, see_other};
 use crate::http::api::job_export::{ExportFormat, export};
-use crate::http::api::job_list::{self, Page};
+use crate::http::api::job_list;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Job, Time};
 use crate::http::request::job_filter;
+use crate::http::request::paging::Page;
 use crate::http::request::query::{Query, encode};
 use crate::http::state::AppState;
 
@@ -170,7 +171,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
         let query = address.replaced("name", &pattern);
         return Ok(see_other(&state.services.base_path, &format!("/jobs?{query}")));
     }
-    let mut page = page_of(&state, &address, Page { jobs: Vec::new(), next: None });
+    let mut page = page_of(&state, &address, Page { entries: Vec::new(), next: None });
     page.filter.fault = Some(fault);
     Ok(refusal.shown_by(render(&page)?))
 }
@@ -178,11 +179,11 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
 fn page_of(state: &AppState, address: &ListAddress, page: Page<Job>) -> JobsPage {
     let frame = Frame::new(state, "jobs", "Jobs");
     JobsPage {
-        may_act: frame.may_run_all(page.jobs.iter().map(|job| job.name.as_str())),
+        may_act: frame.may_run_all(page.entries.iter().map(|job| job.name.as_str())),
         frame,
         filter: Filter::of(address),
         states: JobState::ALL.map(JobState::name),
-        rows: page.jobs.into_iter().map(Row::of).collect(),
+        rows: page.entries.into_iter().map(Row::of).collect(),
         older: address.next_page(page.next.as_deref()),
         selection: address.selection(),
     }
@@ -191,7 +192,7 @@ fn page_of(state: &AppState, address: &ListAddress, page: Page<Job>) -> JobsPage
 /// The first page of a list of jobs.
 pub(super) async fn first_page(state: &AppState, pairs: &[(&str, &str)]) -> Result<Vec<Job>, Problem> {
     let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Ok(job_list::page(state, Query::new(pairs.collect())).await?.jobs)
+    Ok(job_list::page(state, Query::new(pairs.collect())).await?.entries)
 }
 
 /// `GET /jobs.csv`: what a link can ask for, since it has no `Accept` of its own.

@@ -20,6 +20,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::present::schedule::NextSlots;
 use crate::http::present::shapes::{Fire, Pause, Schedule, Time};
 use crate::http::request::definition;
+use crate::http::request::paging::Page;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
 
@@ -177,7 +178,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     all.sort_by(|a, b| (a.next.is_empty(), a.next.first()).cmp(&(b.next.is_empty(), b.next.first())));
     let lines = lines(&state, all.iter().take(LINES_MAX)).await?;
     let ledger = match name.is_empty() {
-        true => schedules::Ledger::default(),
+        true => Page { entries: Vec::new(), next: None },
         false => {
             let pairs = cursor.map(|cursor| ("cursor".to_owned(), cursor));
             schedules::ledger(&state, &name, Query::new(pairs.into_iter().collect())).await?
@@ -195,7 +196,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
             .map(|schedule| ScheduleRow::of(schedule).with_pauses_of(&pauses, &name, group.clone()))
             .collect(),
         older: ledger.next,
-        fires: ledger.fires.into_iter().map(fire_row).collect(),
+        fires: ledger.entries.into_iter().map(fire_row).collect(),
         name,
     })
 }

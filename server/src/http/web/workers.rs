@@ -208,8 +208,8 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(text): Name) ->
         let pairs = [("worker", id.as_str()), ("state", states), ("limit", limit)];
         Query::new(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
     };
-    let running = job_list::page(&state, of_worker("assigned,running", "100")).await?.jobs;
-    let last = job_list::page(&state, of_worker(ENDED_STATES, "20")).await?.jobs;
+    let running = job_list::page(&state, of_worker("assigned,running", "100")).await?.entries;
+    let last = job_list::page(&state, of_worker(ENDED_STATES, "20")).await?.entries;
     render(&WorkerPage {
         frame: Frame::new(&state, "workers", &worker.name),
         suspect: worker.suspect.as_ref().map(|it| SuspectRow {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::Uri;
+use axum::response::Response;
 use protocol::JobId;
 
 use crate::auth::Denial;
@@ -26,7 +26,7 @@ use crate::http::present::batch::summary;
 use crate::http::present::presenter::dependency;
 use crate::http::present::shapes;
 use crate::http::request::cursor;
-use crate::http::request::paging::{limit, next_page};
+use crate::http::request::paging::{Page, limit};
 use crate::http::request::path::{Id, IdAndVerb};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
@@ -34,27 +34,14 @@ use crate::store::{BatchFailures, BatchFilter, BatchRow, BatchState, DEPENDENCIE
 
 /// `GET /api/batches`
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
-    let Page { batches, next } = page(&state, Query::of(&uri)?).await?;
-    let next = next.map(|cursor| next_page(&state, "batches", &uri, &cursor));
-    let mut response = Json(batches).into_response();
-    if let Some(link) = next.and_then(|link| HeaderValue::try_from(link).ok()) {
-        response.headers_mut().insert(header::LINK, link);
-    }
-    Ok(response)
-}
-
-/// A page of batches, newest first.
-pub(crate) struct Page {
-    pub(crate) batches: Vec<shapes::BatchSummary>,
-    /// The `cursor` of the next page, if there is one.
-    pub(crate) next: Option<String>,
+    Ok(page(&state, Query::of(&uri)?).await?.into_answer(&state, "batches", &uri))
 }
 
 /// Reads the page of batches that a query asks for.
 ///
 /// # Errors
 /// `invalid_query`, `invalid_state`, `invalid_cursor`, `invalid_limit`, and those of a read.
-pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Problem> {
+pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page<shapes::BatchSummary>, Problem> {
     let mut filter = BatchFilter {
         name: query.text("name")?,
         states: query.text("state")?.as_deref().map_or(Ok(Vec::new()), states)?,
@@ -69,7 +56,7 @@ pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page, Pro
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| cursor::write(row.first));
-    Ok(Page { batches: rows.into_iter().map(summary).collect(), next })
+    Ok(Page { entries: rows.into_iter().map(summary).collect(), next })
 }
 
 /// `GET /api/batches/{id}`

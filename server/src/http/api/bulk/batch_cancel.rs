@@ -11,7 +11,7 @@ use scheduler::step::{Answer, Rejection};
 
 use super::Operation;
 use super::command::JobCommand;
-use super::verb::Verb;
+use super::verb::{Verb, names};
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::http::api::jobs::requester;
@@ -52,8 +52,7 @@ pub(crate) async fn cancel_batch(
 
 /// The batch whose members a query selects, if it has no other filter.
 pub(super) fn whole_batch(query: &str, filter: &JobFilter) -> Option<JobId> {
-    let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
-    filter.batch.filter(|_| names.all(|name| matches!(name, "" | "batch" | "cursor" | "dry_run")))
+    filter.batch.filter(|_| names(query).all(|name| matches!(name, "" | "batch" | "cursor" | "dry_run")))
 }
 
 /// The members of a batch that have not ended.
@@ -87,7 +86,8 @@ impl Operation {
         }
     }
 
-    /// The token of the request may act on every member of a batch that has not ended. Of a batch that takes long to read it says no.
+    /// The token of the request may act on every member of a batch that has not ended. If that takes long to find out, the answer is no, and the
+    /// members are cancelled page by page.
     async fn may_cancel_all(self: &Arc<Self>, first: JobId) -> Result<bool, Problem> {
         if Actor::current().has_whole_scope() {
             return Ok(true);

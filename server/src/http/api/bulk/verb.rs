@@ -55,7 +55,7 @@ pub(super) fn has_parameter(query: &str, name: &str) -> bool {
     names(query).any(|it| it == name)
 }
 
-fn names(query: &str) -> impl Iterator<Item = &str> {
+pub(super) fn names(query: &str) -> impl Iterator<Item = &str> {
     query.split('&').map(|pair| pair.split('=').next().unwrap_or_default())
 }
 
