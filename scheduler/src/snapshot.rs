@@ -105,8 +105,12 @@ impl Scheduler {
             let Some(definition) = self.definitions.at(number) else { continue };
             let revision = definition.revision;
             let narrowing = || self.definitions.narrowing(number).cloned();
+            let need = self.fleet.classes().need_of(number);
             let lane = match pinned_to {
                 Some(only) => LaneKey::Pinned(only, number, KeySetNo::UNLIMITED),
+                None if need.is_some_and(|(_, need)| need.has_list()) => {
+                    LaneKey::Listed(number, KeySetNo::UNLIMITED)
+                }
                 None => LaneKey::Definition(number, KeySetNo::UNLIMITED),
             };
             if let Some(reason) = pending::why_held_back(self, number) {
@@ -115,9 +119,8 @@ impl Scheduler {
                 continue;
             }
             let why = || pending::why_waiting(self, lane);
-            let need = self.fleet.classes().need_of(number).map(|(need, _)| need);
             let worker_reason = if pinned_to.is_none() && !self.fleet.groups().excludes(revision) {
-                *alike.entry(need).or_insert_with(why)
+                *alike.entry(need.map(|(id, _)| id)).or_insert_with(why)
             } else {
                 why()
             };

@@ -247,16 +247,6 @@ impl Model {
         }
     }
 
-    /// Remembers a lost attempt whose container may still exist.
-    fn doubt(&mut self, id: u64) {
-        let Some(attempt) = self.job(id).and_then(Job::attempt).cloned() else { return };
-        if let Some(job) = self.job_mut(id) {
-            job.unconfirmed.push(attempt.token);
-        }
-        let worker = self.worker_mut(attempt.worker).expect("who holds something is not forgotten");
-        worker.doubts.push((attempt.token, worker.session.filter(|_| worker.settled && !attempt.unsettled)));
-    }
-
     /// An attempt is over.
     pub(super) fn close(&mut self, id: u64, outcome: Outcome, exit_code: Option<i32>) -> Result<(), String> {
         let now = self.now.utc;
@@ -362,17 +352,6 @@ impl Model {
             }
         }
         self.give_up_confirmations();
-    }
-
-    /// A cancel is not confirmed any more if a worker with a lost attempt of the job was forgotten. Nothing is awaited of the others then.
-    pub(super) fn give_up_confirmations(&mut self) {
-        let doubts: Vec<Token> =
-            self.workers.iter().flat_map(|worker| &worker.doubts).map(|(token, _)| *token).collect();
-        for job in self.jobs.iter_mut().filter(|job| job.state() == State::Cancelled) {
-            if !job.unconfirmed.iter().all(|token| doubts.contains(token)) {
-                job.unconfirmed.clear();
-            }
-        }
     }
 
     /// Whatever is due is done, the earliest first.

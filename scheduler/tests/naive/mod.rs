@@ -1,11 +1,11 @@
-//! Jobs' life once more, told as plainly as possible: lists that are searched from end to end, no timers and no indices, and nothing
-//! shared with the scheduler but the words. [`Model::take`] is told what happened and what the scheduler decided about it; whatever
-//! is left to chance (which of equally loaded workers, how long a delay) is taken from the decision, if it is within its bounds, and
-//! everything else must be the same.
+//! Jobs' life once more, told plainly: lists that are searched, no timers, no indices, and nothing shared with the scheduler but the words.
+//! [`Model::take`] is told what happened and what the scheduler decided about it; whatever is left to chance (which of equally loaded workers,
+//! how long a delay) is taken from the decision, if it is within its bounds, and everything else must be the same.
 
 mod admission;
 mod asking;
 mod budgets;
+mod confirming;
 mod emptying;
 mod excluding;
 mod expecting;

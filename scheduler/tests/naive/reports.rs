@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use super::budgets::believed;
-use super::{LiveState, Model, fleet};
+use super::{Model, fleet};
 use crate::world::protocol::order::{ReconcileVerdict, StopCause};
 use crate::world::protocol::report::{Foreign, Inventory, Numbered, Outcome, Phase, ReleaseCause};
 use crate::world::protocol::{Report, SessionId, Token, WorkerId};
-use crate::world::scheduler::job::State;
 use crate::world::scheduler::placement::exclusion::Excluded;
 
 impl Model {
@@ -275,24 +274,6 @@ impl Model {
             }
         }
         Ok(())
-    }
-
-    /// Confirms that a lost attempt is gone, as its worker reports.
-    fn confirm(&mut self, id: WorkerId, token: Token) {
-        let doubts = &mut self.worker_mut(id).expect("it speaks").doubts;
-        if doubts.iter().any(|(of, _)| *of == token) {
-            doubts.retain(|(of, _)| *of != token);
-            let Some(job) = self.job_mut(token.job.0).filter(|job| job.unconfirmed.contains(&token)) else {
-                return;
-            };
-            job.unconfirmed.retain(|of| *of != token);
-            let was_last = job.unconfirmed.is_empty();
-            if was_last && matches!(job.standing, LiveState::Ended(State::Cancelled)) {
-                self.say(format!("j{token} confirmed by w{id}"));
-            } else {
-                self.say(format!("j{} noted {token} confirmed", token.job));
-            }
-        }
     }
 
     /// The worker does not have it, and would know.

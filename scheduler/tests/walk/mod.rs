@@ -1,5 +1,6 @@
 //! Random walks of inputs to a scheduler, shared by the tests that run walks.
 
+mod operations;
 mod rules;
 
 use std::time::Duration;
@@ -19,6 +20,8 @@ use crate::world::scheduler::placement::rules::{
 };
 use crate::world::{World, definition};
 
+#[allow(unused_imports, reason = "used in part by each test")]
+pub(crate) use operations::{FORGET, REVOKE};
 #[allow(unused_imports, reason = "used in part by each test")]
 pub(crate) use rules::{Admission, admission};
 
@@ -104,11 +107,6 @@ pub(crate) enum Act {
 
 /// Targets of pauses.
 const PAUSED: [&str; 6] = ["a", "b", "c", "d", "group:g", "all"];
-
-#[allow(dead_code, reason = "used in part by each test")]
-pub(crate) const FORGET: u8 = 6;
-#[allow(dead_code, reason = "used in part by each test")]
-pub(crate) const REVOKE: u8 = 8;
 
 pub(crate) fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
@@ -311,21 +309,7 @@ pub(crate) fn take(world: &mut World, act: Act) {
             }
         }
         Act::Operate(worker, what) => {
-            let operation = [
-                Operation::Cordon { until: None, origin: Origin::default() },
-                Operation::Cordon {
-                    until: Some(world.now.utc + Duration::from_secs(20)),
-                    origin: Origin::default(),
-                },
-                Operation::Uncordon,
-                Operation::Drain(None, Origin::default()),
-                Operation::Drain(Some(Duration::from_secs(15)), Origin::default()),
-                Operation::Slots(u32::from(worker)),
-                Operation::Forget,
-                Operation::Reset,
-                Operation::Revoke,
-            ][usize::from(if worker < 3 { what.min(REVOKE - 1) } else { what })]
-            .clone();
+            let operation = operations::operation(worker, what, world.now.utc);
             world.operate(WorkerId(u64::from(worker)), operation);
         }
         Act::Arrive { worker, slots, backlog } => {

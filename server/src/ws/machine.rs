@@ -10,6 +10,7 @@ use protocol::{SessionId, Timestamp, WorkerId};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock;
 use crate::engine::RecordWriter;
 use crate::store::RecordChange;
 
@@ -41,6 +42,14 @@ struct LostWorkers {
 }
 
 impl LostWorkers {
+    /// Takes the losses to store. If there are any, forgets the old ones: once for all workers that a network failure takes at once.
+    fn take_unwritten(&mut self, now: Timestamp) -> BTreeMap<WorkerId, Timestamp> {
+        if !self.unwritten.is_empty() {
+            self.since.retain(|_, since| now.since(*since) < LOST_MAX);
+        }
+        std::mem::take(&mut self.unwritten)
+    }
+
     /// Takes losses again that could not be stored, unless a worker was back meanwhile.
     fn put_back(&mut self, lost: Vec<(WorkerId, Timestamp)>) {
         let since = &self.since;
@@ -78,7 +87,6 @@ impl Machines {
     /// Notes that the session of a worker ended without its leaving.
     pub fn lose(&self, worker: WorkerId, now: Timestamp) {
         let mut lost = self.lost_workers();
-        lost.since.retain(|_, since| now.since(*since) < LOST_MAX);
         lost.since.insert(worker, now);
         lost.unwritten.insert(worker, now);
     }
@@ -94,7 +102,7 @@ impl Machines {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let goes_on = shutdown.run_until_cancelled(ticks.tick()).await.is_some();
-            let unwritten = std::mem::take(&mut self.lost_workers().unwritten);
+            let unwritten = self.lost_workers().take_unwritten(clock::now().utc);
             if !unwritten.is_empty() {
                 let lost: Vec<_> = unwritten.into_iter().collect();
                 if let Some(Err(error)) = writer.change(RecordChange::WorkersLost(lost.clone())).await {
