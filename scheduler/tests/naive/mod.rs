@@ -249,7 +249,7 @@ impl Model {
         self.assigned.clear();
         for change in &step.changes {
             match change {
-                Change::Waiting { closed, due_at, .. } => self.due_again.push((closed.token, *due_at)),
+                Change::AttemptClosed { closed, due_at, .. } => self.due_again.push((closed.token, *due_at)),
                 Change::Assigned(it) => self.assigned.push(it.clone()),
                 _ => {}
             }

@@ -80,7 +80,7 @@ impl Sets {
                 }
             }
             Change::BatchAdded(batch) => self.batches.push(batch.clone()),
-            Change::Waiting { closed, .. } => self.leave(closed),
+            Change::AttemptClosed { closed, .. } => self.leave(closed),
             Change::Ended(ended) => {
                 if let Some(parent) = self.parent(ended.job) {
                     self.check_end(parent, ended.state)?;

@@ -227,8 +227,8 @@ impl FeedState {
                 | Change::ResultsTaken { .. }
                 | Change::WorkerUsed(_)
                 | Change::Schedule(_)
-                | Change::Keyed { .. }
-                | Change::Skipped { .. }
+                | Change::IdempotencyKeyStored { .. }
+                | Change::NumbersSkipped { .. }
                 | Change::BatchAdded(_)
                 | Change::BatchCancelled { .. } => {}
                 change => self.job_change(change, group.at, &mut sink),
