@@ -289,7 +289,7 @@ async fn the_results_of_all_members_are_printed_by_position() {
     assert!(code == 2 && said.contains("--wait is not for results"), "{said}");
     let page = String::from_utf8(api.get_bytes("/batches/1").await).unwrap();
     assert!(page.contains("/jobs.csv?batch=1&amp;results=1"), "{page}");
-    let linked = String::from_utf8(api.get_bytes("/jobs.csv?batch=1&results=1").await).unwrap();
+    let linked = String::from_utf8(api.get_bytes("/jobs.csv?batch=1&results=1&order=oldest").await).unwrap();
     assert_eq!(linked, csv);
 }
 
