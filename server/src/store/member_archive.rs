@@ -85,7 +85,7 @@ pub struct UnsuccessfulMembers {
 /// The part of the members' data that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberData {
-    /// Everything.
+    /// The rows with overrides and parameters.
     Whole,
     /// No overrides and parameters.
     WithoutOverrides,

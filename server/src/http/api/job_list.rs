@@ -196,7 +196,7 @@ pub(crate) async fn slice(
 /// Jobs that are read at once.
 struct Step {
     rows: Vec<JobRow>,
-    /// What each was given, in a list with results.
+    /// The parameters of each, in a list with results.
     given: Vec<Option<GivenParams>>,
     /// The last job that was read, if there are more after it.
     last: Option<JobId>,

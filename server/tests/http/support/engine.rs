@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_server::engine::Command;
-use longshore_server::positions::Positions;
 use longshore_server::store::{
     Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord,
-    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberArchive, MemberData, MemberOnWorker,
-    OutputLimits, Pipeline, ReadError, ScheduleState, StoredDefinition, UnsuccessfulMember,
-    UnsuccessfulMembers,
+    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits, Pipeline, ReadError,
+    ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
@@ -38,54 +36,12 @@ impl StandInEngine {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self) -> Result<MutexGuard<'_, World>, ReadError> {
+    pub(super) fn read(&self) -> Result<MutexGuard<'_, World>, ReadError> {
         let world = self.world();
         if world.unreadable {
             return Err(ReadError(Box::new(std::io::Error::other("a secret of the disk"))));
         }
         Ok(world)
-    }
-}
-
-impl MemberArchive for StandInEngine {
-    fn unknown_position(&self, _: &BatchRow, _: &[Positions]) -> Result<Option<u32>, ReadError> {
-        Ok(None)
-    }
-
-    fn last_retry(&self, job: JobId) -> Result<Option<(JobId, State)>, ReadError> {
-        let retry = |of: JobId| Ok::<_, ReadError>(self.retries(&[of])?.remove(&of));
-        let mut last = retry(job)?;
-        while let Some((of, _)) = last
-            && let Some(later) = retry(of)?
-        {
-            last = Some(later);
-        }
-        Ok(last)
-    }
-
-    fn latest_attempts(&self, members: Vec<JobRow>) -> Result<Vec<JobRow>, ReadError> {
-        Ok(members)
-    }
-
-    fn unsuccessful_members(
-        &self,
-        batch: JobId,
-        before: Option<JobId>,
-        limit: usize,
-        _: MemberData,
-    ) -> Result<UnsuccessfulMembers, ReadError> {
-        let states = vec![State::Failed, State::Expired, State::Lost, State::Cancelled];
-        let rows =
-            self.jobs(&JobFilter { batch: Some(batch), states, before, limit, ..JobFilter::default() })?;
-        let last = rows.last().filter(|_| rows.len() == limit).map(|row| row.job);
-        let mut members = Vec::new();
-        for row in rows {
-            let job = self.last_retry(row.job)?.map_or(row.job, |(job, _)| job);
-            let Some(record) = self.job(job)? else { continue };
-            let (after, cancelled_by) = (record.after.clone(), Vec::new());
-            members.push(UnsuccessfulMember { member: row.job, job: record.into(), after, cancelled_by });
-        }
-        Ok(UnsuccessfulMembers { members, last })
     }
 }
 
