@@ -11,6 +11,7 @@ use reqwest::header::HeaderValue;
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::{self, Exit, Failure};
+use crate::job_refs::JobRef;
 use crate::jobs;
 use crate::records;
 use crate::screen::{self, Format};
@@ -35,7 +36,7 @@ impl Selection {
     /// The query that selects the jobs; `None` if ids are given.
     pub(crate) fn query(
         &self,
-        ids: &[u64],
+        ids: &[JobRef],
         batch: Option<u64>,
     ) -> Result<Option<Vec<(&'static str, String)>>, Failure> {
         let mut query = self.filters.query();

@@ -3,6 +3,7 @@
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::duration;
+use crate::job_refs::{self, JobRef};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::{Explanation, Limit, WorkerVerdict, in_words};
@@ -15,15 +16,16 @@ use crate::view::{Explanation, Limit, WorkerVerdict, in_words};
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Id of the job.
-    #[arg(value_name = "ID", value_parser = crate::jobs::parse_job_id)]
-    id: u64,
+    /// Id of the job, or a member of a batch by its index, as `1064[3]`; in quotes, because shells expand brackets.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_one)]
+    id: JobRef,
 }
 
 /// Explains a job.
 pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let json = api.json(api.get(&["api", "jobs", &flags.id.to_string(), "explain"])).await?;
+    let id = flags.id.id(&api).await?;
+    let json = api.json(api.get(&["api", "jobs", &id.to_string(), "explain"])).await?;
     let format = flags.common.format;
     if format != Format::Name && records::print_list(format, &json, "workers", "worker")? {
         return Ok(());
@@ -33,7 +35,7 @@ pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
         let names = explanation.workers.iter().map(|verdict| screen::visible(&verdict.worker.name));
         return names.into_iter().try_for_each(|name| screen::line(&name));
     }
-    screen::line(&screen::visible(&state_line(flags.id, &explanation)))?;
+    screen::line(&screen::visible(&state_line(id, &explanation)))?;
     for line in wait_lines(&explanation).into_iter().chain(explanation.limits.iter().map(limit_line)) {
         screen::line(&screen::visible(&line))?;
     }

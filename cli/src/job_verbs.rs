@@ -16,6 +16,7 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::bulk::{Operation, Selection, apply_to_all, cancel_batch};
 use crate::failure::{self, Exit, Failure};
+use crate::job_refs::{self, JobRef};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::JobView as _;
@@ -27,14 +28,15 @@ pub(crate) use retry::{RetryFlags, retry};
 #[command(after_help = "Examples:
   longshore cancel 12
   longshore cancel 12 13 14
+  longshore cancel '1064[3-9,12]'    members of batch 1064, by their index
   longshore cancel --batch 100       all jobs of the batch that have not ended
   longshore cancel --name 'resize-*' --state queued    counts them, asks, and cancels them")]
 pub(crate) struct CancelFlags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Ids of the jobs.
-    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
-    ids: Vec<u64>,
+    /// Ids of the jobs; `1064[3]`, `1064[3-9]` and `1064[3,7]` are members of batch 1064 by their index. Quote them: shells expand brackets.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_several)]
+    ids: Vec<JobRef>,
     /// All jobs that have not ended of the batch whose first job this is.
     #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
     batch: Option<u64>,
@@ -54,9 +56,9 @@ pub(crate) struct CancelFlags {
 pub(crate) struct ReleaseFlags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Ids of the jobs.
-    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
-    ids: Vec<u64>,
+    /// Ids of the jobs; `1064[3]`, `1064[3-9]` and `1064[3,7]` are members of batch 1064 by their index. Quote them: shells expand brackets.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_several)]
+    ids: Vec<JobRef>,
     /// All quarantined jobs of the batch whose first job this is.
     #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
     batch: Option<u64>,
@@ -81,7 +83,8 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
         true => "is cancelled".to_owned(),
         false => "is being stopped".to_owned(),
     };
-    apply_to_ids(&api, &flags.common, &flags.ids, "cancel", effect).await
+    let ids = job_refs::ids(&api, &flags.ids).await?;
+    apply_to_ids(&api, &flags.common, &ids, "cancel", effect).await
 }
 
 /// Releases jobs; goes on after one that cannot be released.
@@ -91,7 +94,8 @@ pub(crate) async fn release(flags: ReleaseFlags) -> anyhow::Result<()> {
         let operation = Operation { verb: "release", key: None };
         return apply_to_all(&api, &flags.common, operation, &query, flags.selection.yes).await;
     }
-    apply_to_ids(&api, &flags.common, &flags.ids, "release", released).await
+    let ids = job_refs::ids(&api, &flags.ids).await?;
+    apply_to_ids(&api, &flags.common, &ids, "release", released).await
 }
 
 /// Describes the effect of a release, which ends a job that was being cancelled, and frees the unique key of an ended one.

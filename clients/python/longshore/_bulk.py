@@ -104,7 +104,7 @@ def _sum(answers: List[BulkResult], dry_run: bool) -> BulkResult:
 _LISTS: Tuple[Tuple[str, Optional[int]], ...] = (("refusals", 20), ("results", None), ("jobs", 1_000))
 # Of lists of jobs: see docs/http-api.md. What else is given selects nothing, and the server says what it is.
 _FILTERS = frozenset({
-    "state", "name", "worker", "label", "batch", "member_of", "schedule", "submitted_by", "revision", "outcome", "exit_code",
+    "state", "name", "worker", "label", "batch", "index", "member_of", "schedule", "submitted_by", "revision", "outcome", "exit_code",
     "since", "until", "accepted_since", "accepted_until", "ended_since", "ended_until", "text",
 })  # fmt: skip
 _IDS_MAX = 10_000  # Of one request.

@@ -21,7 +21,8 @@ JobFields = TypedDict("JobFields", {
     "requires": Union[Mapping[str, Any], Sequence[str], str, None],
 }, total=False)  # fmt: skip
 
-# A job. `args` and the keys after it are only in answers about a single job; `index`, `params`, `result` and `note` in lists with `results=1`.
+# A job. `args` and the keys after it are only in answers about a single job; `params`, `result` and `note` in lists with `results=1`,
+# `index` also in those of a batch.
 Job = TypedDict("Job", {
     "id": int, "name": str, "revision": str, "state": str, "queuing": bool, "running": bool, "success": bool,
     "priority": int, "labels": "dict[str, str]", "batch": int, "schedule": str, "scheduled_at": str, "timeout": Any,

@@ -177,6 +177,7 @@ pub(super) mod tests {
             expires_at: None,
             timeout: None,
             batch: None,
+            position: None,
             retry_of: None,
             submitted_by: None,
             slot: Some(JobSlot { schedule: "nightly".into(), at: Timestamp(SLOT) }),

@@ -14,6 +14,7 @@ use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::Note;
 
 use super::{JobSlot, RunOnRole};
+use crate::positions::Positions;
 
 /// A job as lists show it: its row, with the latest attempt.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,8 @@ pub struct JobRow {
     pub timeout: Option<AttemptTimeout>,
     /// The first job of its batch.
     pub batch: Option<JobId>,
+    /// Its position in its batch, from 0: the one that it was told if it repeats a member of another batch.
+    pub position: Option<u64>,
     /// The ended job that it tries again.
     pub retry_of: Option<JobId>,
     /// The name of the requester, if it is known.
@@ -197,7 +200,7 @@ pub struct HookRecord {
 }
 
 /// A filter for lists of jobs. All conditions must hold.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobFilter {
     /// In one of these states; empty: any.
     pub states: Vec<State>,
@@ -231,10 +234,14 @@ pub struct JobFilter {
     pub without_members: bool,
     /// Of the batch whose first job this is.
     pub batch: Option<JobId>,
+    /// With one of these positions in that batch; empty: any.
+    pub positions: Vec<Positions>,
     /// Accepted at or after this instant.
     pub since: Option<Timestamp>,
     /// Accepted before this instant.
     pub until: Option<Timestamp>,
+    /// With a number above this one.
+    pub after: Option<JobId>,
     /// With a number below this one (the cursor).
     pub before: Option<JobId>,
     /// At most this many.

@@ -20,6 +20,7 @@ mod foreign_files;
 mod job_rows;
 mod late_reports;
 mod loaded;
+mod member_archive;
 mod notification_rows;
 mod record_change;
 mod retention_rows;
@@ -44,6 +45,9 @@ pub use job_rows::{
     PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob,
 };
 pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
+pub use member_archive::{
+    MemberArchive, MemberData, RETRIES_FOLLOWED, RepeatableJob, UnsuccessfulMember, UnsuccessfulMembers,
+};
 pub use notification_rows::{
     NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow,
     NotificationState, NotifyRule, NotifyRules, UnsentGroup, WorkingReceiver,
@@ -137,7 +141,7 @@ pub trait Store: Send {
 
 /// The read side. Calls block on the disk: do not make them on async threads. It sees committed groups only, and nothing of a pending
 /// batch.
-pub trait Archive: Send + Sync {
+pub trait Archive: MemberArchive + Send + Sync {
     /// One job with all of its attempts and notes.
     ///
     /// # Errors

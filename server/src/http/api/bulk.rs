@@ -8,7 +8,7 @@ mod batch_cancel;
 mod by_number;
 mod command;
 pub(crate) mod keys;
-pub(crate) mod retried;
+mod retried;
 pub(crate) mod selection;
 mod verb;
 

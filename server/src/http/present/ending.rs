@@ -102,6 +102,7 @@ mod tests {
             expires_at: None,
             timeout: None,
             batch: None,
+            position: None,
             retry_of: None,
             submitted_by: None,
             slot: None,

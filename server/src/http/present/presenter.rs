@@ -55,11 +55,6 @@ fn shown_params(params: &[JobParam]) -> BTreeMap<String, serde_json::Value> {
     params.iter().map(|param| (param.name.clone(), shown(param))).collect()
 }
 
-/// The position of a job in the batch that it came with, from 0.
-fn own_index(row: &JobRow) -> Option<u64> {
-    row.batch.and_then(|batch| row.job.0.checked_sub(batch.0))
-}
-
 /// A text as JSON. One that is not JSON is shown as text.
 fn shown_json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
@@ -118,13 +113,18 @@ impl Presenter {
         }
     }
 
+    /// A job with its position in its batch.
+    pub(crate) fn member(&self, row: JobRow) -> shapes::ListedJob {
+        shapes::ListedJob { index: row.position, job: self.job(row), ..shapes::ListedJob::default() }
+    }
+
     /// A job with what it was given and what it left.
     pub(crate) fn with_result(&self, row: JobRow, given: &GivenParams) -> shapes::ListedJob {
         let attempt = row.attempt.as_ref();
         let remark =
             attempt.filter(|it| it.outcome == Some(Outcome::Succeeded)).map(|it| it.message.as_str());
         shapes::ListedJob {
-            index: given.index.or(own_index(&row)),
+            index: given.index.or(row.position),
             params: shown_params(&given.params),
             result: attempt.and_then(|attempt| attempt.result.as_deref()).map(shown_json),
             note: remark.filter(|text| !text.is_empty()).map(str::to_owned),
@@ -154,7 +154,7 @@ impl Presenter {
         let told = overrides.environment.iter().find(|(name, _)| name == BatchMember::INDEX_VARIABLE);
         let told = told.and_then(|(_, index)| index.parse().ok());
         shapes::FullJob {
-            index: told.or(own_index(&row)),
+            index: told.or(row.position),
             traceparent: trace_context::trace_of(&overrides.environment).map(str::to_owned),
             request_id: trace_context::request_of(&overrides.environment).map(str::to_owned),
             args: overrides.args,

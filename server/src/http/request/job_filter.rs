@@ -9,19 +9,20 @@ use scheduler::job::State as JobState;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::request::cursor;
 use crate::http::request::query::{Query, invalid_query, nearest};
+use crate::http::request::{cursor, positions};
 use crate::http::state::AppState;
 use crate::store::JobFilter;
 use crate::wildcard::matches;
 
 /// The parameters that [`read`] takes, without the cursor.
-pub(crate) const NAMES: [&str; 18] = [
+pub(crate) const NAMES: [&str; 19] = [
     "state",
     "name",
     "worker",
     "label",
     "batch",
+    "index",
     "member_of",
     "schedule",
     "submitted_by",
@@ -47,6 +48,7 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
         states: query.text("state")?.as_deref().map_or(Ok(Vec::new()), states)?,
         label: query.text("label")?.as_deref().map(label).transpose()?,
         batch: query.number("batch")?.map(JobId),
+        positions: positions::read(query)?,
         parent: query.number("member_of")?.map(JobId),
         schedule: not_empty(query, "schedule")?,
         submitted_by: not_empty(query, "submitted_by")?,
@@ -75,6 +77,7 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
     if let Some(worker) = worker {
         filter.worker = Some(worker_named(state, worker).await?);
     }
+    positions::check(state, &filter).await?;
     Ok(filter)
 }
 

@@ -19,7 +19,7 @@ use scheduler::job::State;
 
 use super::blocks::{BLOCK_SHIFT, last_of};
 use super::pending_batch::{self, Range};
-use super::{codes, record, rows};
+use super::{codes, positions, record, rows};
 use crate::store::{JOBS_MAX, JobFilter, JobRow};
 use coarse::{Blocks, blocks_of};
 pub(super) use last::last_ended;
@@ -68,7 +68,7 @@ fn page(
         return Ok(Vec::new());
     }
     let range = (lowest, highest);
-    let visible = pending_batch::without(&pending_batch::ranges(connection)?, range);
+    let visible = visible(connection, filter, range)?;
     let mut found = Vec::new();
     for part in parts(filter) {
         let mut query = Query { connection, filter, names, part, limit };
@@ -97,11 +97,24 @@ fn page(
     Ok(found.into_iter().map(|(row, _)| row).collect())
 }
 
+/// The numbers of a range that may be shown, and have the positions of the filter; the highest come first.
+fn visible(connection: &Connection, filter: &JobFilter, range: Range) -> rusqlite::Result<Vec<Range>> {
+    let hidden = pending_batch::ranges(connection)?;
+    let numbers = match filter.batch.filter(|_| !filter.positions.is_empty()) {
+        Some(batch) => positions::numbers(connection, batch, &filter.positions, range)?,
+        None => vec![range],
+    };
+    Ok(numbers.into_iter().flat_map(|range| pending_batch::without(&hidden, range)).collect())
+}
+
 /// The lowest and the highest number that the filter leaves; nothing if it is empty.
 fn range(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Option<Range>> {
     let (mut lowest, mut highest) = (1, i64::MAX);
     if let Some(JobId(before)) = filter.before {
         highest = highest.min(i64::try_from(before).unwrap_or(i64::MAX).saturating_sub(1));
+    }
+    if let Some(JobId(after)) = filter.after {
+        lowest = lowest.max(i64::try_from(after).unwrap_or(i64::MAX).saturating_add(1));
     }
     // Members have higher numbers than their parent.
     if let Some(JobId(parent)) = filter.parent {

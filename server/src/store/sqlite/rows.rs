@@ -56,6 +56,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, i64)> {
         expires_at: row.get::<_, Option<i64>>(32)?.map(Timestamp),
         timeout: row.get::<_, Option<i64>>(7)?.map(timeout),
         batch: id(8)?,
+        position: None,
         retry_of: id(9)?,
         submitted_by: row.get(33)?,
         slot: None,

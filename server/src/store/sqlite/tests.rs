@@ -19,6 +19,7 @@ mod access;
 mod definition_changes;
 mod ends_of_batches;
 mod lists;
+mod members;
 mod notifications;
 mod older;
 mod pending_batch;

@@ -36,7 +36,7 @@ impl StandInEngine {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self) -> Result<MutexGuard<'_, World>, ReadError> {
+    pub(super) fn read(&self) -> Result<MutexGuard<'_, World>, ReadError> {
         let world = self.world();
         if world.unreadable {
             return Err(ReadError(Box::new(std::io::Error::other("a secret of the disk"))));

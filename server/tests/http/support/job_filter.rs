@@ -26,6 +26,12 @@ pub(super) fn fits(filter: &JobFilter, row: &JobRow) -> bool {
             .as_ref()
             .is_none_or(|schedule| row.slot.as_ref().is_some_and(|slot| slot.schedule == *schedule))
         && filter.batch.is_none_or(|batch| row.batch == Some(batch))
+        && (filter.positions.is_empty()
+            || filter.positions.iter().any(|it| {
+                row.position
+                    .is_some_and(|position| (u64::from(it.first)..=u64::from(it.last)).contains(&position))
+            }))
         && filter.label.as_ref().is_none_or(|label| row.labels.contains(label))
+        && filter.after.is_none_or(|after| row.job > after)
         && filter.before.is_none_or(|before| row.job < before)
 }

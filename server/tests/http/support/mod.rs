@@ -6,6 +6,7 @@ mod engine;
 pub(crate) mod event_groups;
 pub(crate) mod facts;
 mod job_filter;
+mod members;
 mod operations;
 pub(crate) mod output;
 mod world;

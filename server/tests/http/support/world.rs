@@ -122,6 +122,7 @@ impl World {
             expires_at: None,
             timeout: new.timeout,
             batch,
+            position: batch.map(|batch| id.0 - batch.0),
             retry_of: new.retry_of,
             submitted_by: new.submitted_by.as_deref().map(str::to_owned),
             slot: None,

@@ -8,10 +8,7 @@ use scheduler::job::State as JobState;
 use super::Operation;
 use super::keys::key_of;
 use crate::http::middleware::problem::Problem;
-use crate::store::{Archive, JobFilter, ReadError};
-
-/// Retries of retries.
-pub(crate) const RETRIES_FOLLOWED: usize = 100;
+use crate::store::{Archive, JobFilter, RETRIES_FOLLOWED, ReadError};
 
 impl Operation {
     /// The jobs to retry for these jobs of a filter. A retry stands for its job from then on, unless this request made it when it was sent

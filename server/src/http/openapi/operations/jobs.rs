@@ -73,7 +73,11 @@ pub(super) fn jobs() -> Vec<Operation> {
         Operation::get("/api/jobs", "jobs", "list_jobs", "List jobs, newest first")
             .takes(&FILTERS)
             .takes(&PAGE)
-            .takes(&[query("results", Kind::Switch, "Each job has its parameters, its result, and as a member of a batch its position.")])
+            .takes(&[
+                query("results", Kind::Switch, "Each job has its parameters, its result, and as a member of a batch its position."),
+                query("order", Kind::Word(&["newest", "oldest"]), "The newest job first, or the first member of `batch`."),
+                query("latest", Kind::Switch, "In the place of each member of `batch` its last retry, if it has any; `state` and `outcome` select these."),
+            ])
             .answers(200, "A page of jobs. With another Accept all jobs that fit.", {
                 let mut forms = list::<shapes::ListedJob>(job()).or_text("text/csv", "id,name,state\r\n5,resize,succeeded\r\n");
                 forms.push(text("application/x-ndjson", "{\"id\":5,\"name\":\"resize\"}\n"));

@@ -139,13 +139,13 @@ impl Job {
     }
 }
 
-/// A job of a list; with `results=1` also what it was given and what it left.
+/// A job of a list, in a list of one batch with its position; with `results=1` also what it was given and what it left.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ListedJob {
     /// The fields that each list shows.
     #[serde(flatten)]
     pub job: Job,
-    /// With `results=1`, for a member of a batch: its position from 0, as `LONGSHORE_INDEX` tells it.
+    /// With `batch` or `results=1`, for a member of a batch: its position from 0, as `LONGSHORE_INDEX` tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
     /// With `results=1`: parameters that its submission gave, or results of earlier jobs; secret ones as `***`.

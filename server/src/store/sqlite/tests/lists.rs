@@ -4,6 +4,7 @@ use protocol::report::Outcome;
 use protocol::{JobId, Revision, Timestamp};
 
 use super::*;
+use crate::positions::Positions;
 
 #[test]
 fn every_pair_of_filters_is_answered_by_an_index() {
@@ -272,6 +273,10 @@ const FILTERS: &[(&str, AddFilter)] = &[
     ("schedule", |it| it.schedule = Some("nightly".to_owned())),
     ("submitted_by", |it| it.submitted_by = Some("ann".to_owned())),
     ("batch", |it| it.batch = Some(JobId(1))),
+    ("index", |it| {
+        it.batch = Some(JobId(1));
+        it.positions = vec![Positions { first: 0, last: 9 }];
+    }),
     ("accepted_since", |it| it.since = Some(Timestamp(1))),
     ("accepted_until", |it| it.until = Some(Timestamp(i64::MAX))),
     ("cursor", |it| it.before = Some(JobId(10))),
