@@ -366,9 +366,7 @@ mod tests {
         assert_ne!(first.secret(), second.secret());
         let secret = first.secret();
         drop(first);
-
         let again = Identity::open_shared(dir.path()).expect("opens");
-
         assert_eq!(again.secret(), secret);
         assert_eq!(again.dir(), dir.path().join("slot-0"));
     }

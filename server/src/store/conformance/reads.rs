@@ -170,9 +170,8 @@ pub(in crate::store) fn unknown_attempts_differ_from_assigned_ones(backend: &mut
     let all: Vec<Token> = given.into_iter().chain(strange).collect();
     assert_eq!(harness.archive().unknown_attempts(&all).unwrap(), strange);
 
-    let skipped = |after, job, fence| Change::NumbersSkipped { after, job, fence, at: Timestamp(7) };
-    let only_fences = skipped(JobId(9), JobId(9), Fence(50));
-    harness.commit(vec![skipped(JobId(3), JobId(9), Fence(40)), only_fences, added(10)]);
+    let skip = |after, job, fence| Change::NumbersSkipped { after, job, fence, at: Timestamp(7) };
+    harness.commit(vec![skip(JobId(3), JobId(9), Fence(40)), skip(JobId(9), JobId(9), Fence(50)), added(10)]);
     let (loaded, _) = harness.restart();
     assert_eq!((loaded.last_job, loaded.last_fence), (JobId(10), Fence(50)));
     let strange = [token(4, 4), token(9, 40), token(10, 45), token(11, 1)];
