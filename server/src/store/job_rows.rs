@@ -13,7 +13,7 @@ use scheduler::params::JobParam;
 use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::Note;
 
-use super::{JobSlot, RunOnRole};
+use super::{FailureStatus, JobSlot, RunOnRole};
 
 /// A job as lists show it: its row, with the latest attempt.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +58,8 @@ pub struct JobRow {
     pub reason: String,
     /// For a cancelled job: whether its container is known to be gone.
     pub confirmed: bool,
+    /// The attention that it needs, if it has failed.
+    pub failure: FailureStatus,
     /// How many attempts it has had.
     pub attempts: AttemptNo,
     /// The latest one.
@@ -211,6 +213,8 @@ pub struct JobFilter {
     pub outcomes: Vec<Outcome>,
     /// With this exit code of the latest attempt.
     pub exit_code: Option<i32>,
+    /// Failed, and nobody has dealt with it.
+    pub unresolved: bool,
     /// Ended at or after this time.
     pub ended_since: Option<Timestamp>,
     /// Ended before this time.

@@ -13,6 +13,7 @@ mod definition_change_rows;
 mod definition_cutoffs;
 pub mod directory;
 mod error;
+mod failure_rows;
 pub mod file_names;
 pub(crate) mod file_system;
 mod fold;
@@ -39,6 +40,7 @@ pub use definition_change_rows::{
 };
 pub use definition_cutoffs::{DefinitionCutoffs, DefinitionRemoval};
 pub use error::{CommitError, LoadError, ReadError};
+pub use failure_rows::{Acknowledgement, AcknowledgementChange, FailureStatus};
 pub use job_rows::{
     AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, GivenParams, HookRecord, JobFilter, JobRecord, JobRow,
     PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob,
@@ -272,6 +274,12 @@ pub trait Archive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn scheduled_jobs(&self) -> Result<BTreeMap<String, u64>, ReadError>;
+
+    /// The number of unresolved failures of each definition that has some, by name. Reads a row for each of these definitions.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn unresolved(&self) -> Result<BTreeMap<String, u64>, ReadError>;
 
     /// Every worker ever joined and not forgotten, ordered by id.
     ///

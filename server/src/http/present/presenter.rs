@@ -29,7 +29,9 @@ pub(crate) use crate::http::present::waiting::{
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
-use crate::store::{AttemptRow, BatchState, DependencyRecord, GivenParams, JobRecord, JobRow, RunOnRole};
+use crate::store::{
+    AttemptRow, BatchState, DependencyRecord, FailureStatus, GivenParams, JobRecord, JobRow, RunOnRole,
+};
 use crate::ws::MissingByRevision;
 
 /// Waiting jobs that have the same reason.
@@ -82,7 +84,14 @@ impl Presenter {
     pub(crate) fn job(&self, row: JobRow) -> shapes::Job {
         let attempt = row.attempt.as_ref();
         let live = live(&row);
+        let (unresolved, acknowledged) = match row.failure {
+            FailureStatus::None => (false, None),
+            FailureStatus::Unresolved => (true, None),
+            FailureStatus::Acknowledged(ref it) => (false, Some(shapes::Acknowledgement::of(it))),
+        };
         shapes::Job {
+            unresolved,
+            acknowledged,
             stopping: live.and_then(|attempt| attempt.stopping).map(|cause| cause.name().into()),
             pending_reason: self.waits_for(&row),
             phase: (row.state == State::Assigned).then(|| self.phase(row.job)).flatten(),

@@ -16,7 +16,7 @@ use crate::store::JobFilter;
 use crate::wildcard::matches;
 
 /// The parameters that [`read`] takes, without the cursor.
-pub(crate) const NAMES: [&str; 18] = [
+pub(crate) const NAMES: [&str; 19] = [
     "state",
     "name",
     "worker",
@@ -35,6 +35,7 @@ pub(crate) const NAMES: [&str; 18] = [
     "ended_since",
     "ended_until",
     "text",
+    "unresolved",
 ];
 
 /// Reads the filters of a query; the limit is left to the caller.
@@ -56,6 +57,7 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
         ended_since: query.since("ended_since")?,
         ended_until: query.until("ended_until")?,
         text: not_empty(query, "text")?,
+        unresolved: unresolved(query)?,
         before: query.text("cursor")?.as_deref().map(cursor::read).transpose()?,
         ..JobFilter::default()
     };
@@ -85,6 +87,15 @@ fn not_empty(query: &mut Query, parameter: &'static str) -> Result<Option<String
             Err(invalid_query(parameter, "it is empty").hint("leave it out to select all jobs"))
         }
         text => Ok(text),
+    }
+}
+
+/// Without effect it would select every job, too.
+fn unresolved(query: &mut Query) -> Result<bool, Problem> {
+    match query.text("unresolved")?.as_deref() {
+        None => Ok(false),
+        Some("1" | "true") => Ok(true),
+        Some(_) => Err(invalid_query("unresolved", "it is 1").hint("leave it out to select all jobs")),
     }
 }
 

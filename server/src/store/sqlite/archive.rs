@@ -18,8 +18,8 @@ use scheduler::schedule::backfill::LedgerReading;
 
 use super::connections::open_reader;
 use super::{
-    batches, dependencies, faults, list, load, pending_batch, predecessor_ends, record, rows, run_on,
-    schedules,
+    batches, dependencies, failures, faults, list, load, pending_batch, predecessor_ends, record, rows,
+    run_on, schedules,
 };
 use crate::store::directory::DataDirectory;
 use crate::store::{
@@ -310,6 +310,10 @@ impl Archive for SqliteArchive {
                 connection.prepare_cached("SELECT DISTINCT name FROM definitions ORDER BY name")?;
             query.query_map([], |row| row.get(0))?.collect()
         })
+    }
+
+    fn unresolved(&self) -> Result<BTreeMap<String, u64>, ReadError> {
+        self.read(failures::totals)
     }
 
     fn scheduled_jobs(&self) -> Result<BTreeMap<String, u64>, ReadError> {

@@ -206,7 +206,9 @@ impl Query<'_> {
             Part::Unsuccessful(state) => {
                 ("ended", format!("AND state = {} AND state <> 6", codes::of_state(state)))
             }
-            Part::Ended | Part::Succeeded | Part::SucceededNonZero => ("ended", String::new()),
+            Part::Ended | Part::Succeeded | Part::SucceededNonZero | Part::Unresolved => {
+                ("ended", String::new())
+            }
         };
         let sql = format!("SELECT id FROM {table} WHERE id <= ?1 {condition} ORDER BY id DESC LIMIT 1");
         self.connection.prepare_cached(&sql)?.query_row([highest], |row| row.get(0)).optional()
@@ -217,6 +219,8 @@ impl Query<'_> {
             (Some(_), Part::Live(_) | Part::RunningParents) if self.has_few_live((lowest, highest))? => {
                 Leads::Jobs
             }
+            // Labels of ended jobs may be millions.
+            (Some(_), Part::Unresolved) => Leads::Jobs,
             (Some(_), _) => Leads::Tags,
             (None, _) => Leads::Jobs,
         };

@@ -18,6 +18,7 @@ mod definition_changes;
 mod deliveries;
 mod dependencies;
 mod expectations;
+mod failures;
 mod faults;
 mod gpus;
 mod hooks;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_server::engine::Command;
 use longshore_server::store::{
-    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord,
-    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits, Pipeline, ReadError,
-    ScheduleState, StoredDefinition,
+    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FailureStatus, FireFilter,
+    FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits,
+    Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
@@ -89,6 +89,14 @@ impl Archive for StandInEngine {
         let world = self.read()?;
         let retries = world.jobs.iter().filter_map(|it| Some((it.row.retry_of?, (it.row.job, it.row.state))));
         Ok(retries.filter(|(of, _)| ids.contains(of)).collect())
+    }
+
+    fn unresolved(&self) -> Result<BTreeMap<String, u64>, ReadError> {
+        let world = self.read()?;
+        let unresolved = world.jobs.iter().filter(|job| job.row.failure == FailureStatus::Unresolved);
+        let mut totals = BTreeMap::new();
+        unresolved.for_each(|job| *totals.entry(job.row.definition.clone()).or_default() += 1);
+        Ok(totals)
     }
 
     fn job(&self, id: JobId) -> Result<Option<JobRecord>, ReadError> {

@@ -7,8 +7,8 @@ use longshore_server::catalogue::Definitions;
 use longshore_server::engine::JobWatches;
 use longshore_server::storage::Storage;
 use longshore_server::store::{
-    BatchCounts, BatchRow, BatchState, FireFilter, FireRecord, JobRecord, JobRow, ScheduleState,
-    StoredDefinition,
+    BatchCounts, BatchRow, BatchState, FailureStatus, FireFilter, FireRecord, JobRecord, JobRow,
+    ScheduleState, StoredDefinition,
 };
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Revision, Timestamp, WorkerId};
@@ -80,6 +80,7 @@ impl World {
     pub(crate) fn end(&mut self, id: u64, state: State, exit_code: i32) {
         let row = &mut self.record(id).row;
         row.state = state;
+        row.failure = if state.is_failure() { FailureStatus::Unresolved } else { FailureStatus::None };
         row.ended_at = Some(Timestamp(9_000));
         row.reason = if exit_code == 0 { String::new() } else { format!("exit code {exit_code}") };
         if let Some(attempt) = &mut row.attempt {
@@ -132,6 +133,7 @@ impl World {
             ended_at: None,
             reason: String::new(),
             confirmed: true,
+            failure: FailureStatus::None,
             attempts: AttemptNo(0),
             attempt: None,
         };

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use protocol::JobId;
 use scheduler::job::State as JobState;
 
+use super::acknowledge::would_change;
 use super::{Detail, Effect, Operation, SLICE, Verb};
 use crate::auth::actor::Actor;
 use crate::http::middleware::problem::Problem;
@@ -69,6 +70,11 @@ impl Operation {
                     None => self.revision == RevisionChoice::Original,
                 };
                 Ok(state.has_ended() && can_run)
+            }
+            Verb::Acknowledge | Verb::TakeBack if !state.is_failure() => Ok(false),
+            Verb::Acknowledge | Verb::TakeBack => {
+                let found = self.state.read(move |archive| archive.job(job)).await?;
+                Ok(found.is_some_and(|record| would_change(self.verb, &record.row)))
             }
             Verb::Release => match state {
                 JobState::Quarantined => Ok(true),

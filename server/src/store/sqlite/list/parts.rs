@@ -23,9 +23,15 @@ pub(super) enum Part {
     SucceededNonZero,
     /// Among those that ended in this other state.
     Unsuccessful(State),
+    /// Among the failures that nobody has dealt with.
+    Unresolved,
 }
 
 pub(super) fn parts(filter: &JobFilter) -> Vec<Part> {
+    if filter.unresolved {
+        let may_fit = filter.states.is_empty() || filter.states.iter().any(|state| state.is_failure());
+        return may_fit.then_some(Part::Unresolved).into_iter().collect();
+    }
     let mut parts = parts_by_state(filter);
     // Only an ended job has an end and a reason.
     if has_end(filter) || filter.text.is_some() {

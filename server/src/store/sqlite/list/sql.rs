@@ -50,14 +50,15 @@ impl Query<'_> {
     /// Adds the tables, and the beginning of the condition, which ends with the column of the job's number. Returns that column.
     fn add_tables(&self, statement: &mut Statement, leads: Leads) -> &'static str {
         let (source, joins) = (self.source(), rows::JOB_JOINS);
+        let own_key = if self.part == Part::Unresolved { "u.job" } else { "j.id" };
         let Some(tag) = Tag::of(self.filter) else {
-            statement.sql += &format!("{source} j {joins} WHERE j.id");
-            return "j.id";
+            statement.sql += &format!("{source} j {joins} WHERE {own_key}");
+            return own_key;
         };
         let table = tag.table();
         let (pair, key) = match leads {
             Leads::Tags => (format!("{table} CROSS JOIN {source} j"), "tag.job"),
-            Leads::Jobs => (format!("{source} j CROSS JOIN {table}"), "j.id"),
+            Leads::Jobs => (format!("{source} j CROSS JOIN {table}"), own_key),
         };
         let condition = tag.condition(|value| statement.bind(value));
         statement.sql += &format!("{pair} ON j.id = tag.job {joins} WHERE {condition} AND {key}");
@@ -70,6 +71,8 @@ impl Query<'_> {
                 "(SELECT *, NULL AS ended_at, NULL AS reason, 0 AS confirmed FROM jobs)"
             }
             Part::Ended | Part::Succeeded | Part::SucceededNonZero | Part::Unsuccessful(_) => "ended",
+            // The failures lead; the condition of the part joins them with their jobs.
+            Part::Unresolved => "unresolved u CROSS JOIN ended",
         }
     }
 
@@ -93,6 +96,18 @@ impl Query<'_> {
             Part::SucceededNonZero => statement.sql += " AND j.state = 6 AND j.exit_code <> 0",
             Part::Unsuccessful(state) => {
                 statement.add(" AND j.state = {} AND j.state <> 6", codes::of_state(state));
+            }
+            Part::Unresolved => {
+                statement.sql += " AND j.id = u.job";
+                if let Some(name) = &self.filter.name {
+                    let name = name.clone();
+                    statement.add(" AND u.name = (SELECT min(id) FROM definitions WHERE name = {})", name);
+                }
+                if !self.filter.states.is_empty() {
+                    let states: Vec<String> =
+                        self.filter.states.iter().map(|state| codes::of_state(*state).to_string()).collect();
+                    statement.sql += &format!(" AND +j.state IN ({})", states.join(", "));
+                }
             }
         }
     }

@@ -28,8 +28,8 @@ pub(super) use self::remove_by_definition::remove_by_definition;
 use self::statements::Statements;
 use super::blocks::{BLOCK_SHIFT, SEEN_WORKER};
 use super::{
-    access, batches, definition_changes, deliveries, dependencies, faults, gpus, hooks, limits, notes,
-    notifications, pending_batch, run_on, schedules, unique,
+    access, batches, definition_changes, deliveries, dependencies, failures, faults, gpus, hooks, limits,
+    notes, notifications, pending_batch, run_on, schedules, unique,
 };
 use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
@@ -59,6 +59,7 @@ pub(super) fn change_record(
             RecordChange::Notification(change) => deliveries::change(connection, change)?,
             RecordChange::WorkersLost(lost) => workers::put_lost(connection, lost)?,
             RecordChange::Definitions(change) => definition_changes::write(connection, change)?,
+            RecordChange::Acknowledgement(change) => failures::change(connection, change)?,
         }
         connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
@@ -243,6 +244,10 @@ struct TransactionWriter<'c> {
     ends: BTreeMap<i64, EndSpan>,
     /// The jobs that this group ended, for the counts of their definitions.
     ended_jobs: Vec<EndedJob>,
+    /// The retries that this group added, with the jobs that they repeat.
+    retries: Vec<(i64, i64)>,
+    /// The jobs whose retries became visible with a pending batch in this group.
+    retried_by_batches: Vec<i64>,
 }
 
 /// The highest numbers of a group.
@@ -267,6 +272,8 @@ impl<'c> TransactionWriter<'c> {
             ended: 0,
             ends: BTreeMap::new(),
             ended_jobs: Vec::new(),
+            retries: Vec::new(),
+            retried_by_batches: Vec::new(),
         }
     }
 
@@ -312,16 +319,33 @@ impl<'c> TransactionWriter<'c> {
 
     /// Makes the members of this batch jobs like all others.
     fn complete_pending_batch(&mut self, JobId(first): JobId) -> WriteResult {
-        let found = self
+        let last: Option<i64> = self
             .connection
-            .prepare_cached("DELETE FROM forming WHERE first = ?1 AND last IN (SELECT id FROM jobs)")?
-            .execute([first.cast_signed()])?;
-        match found {
-            1 => Ok(()),
-            _ => Err(Failure::Refused(format!(
+            .prepare_cached(
+                "DELETE FROM forming WHERE first = ?1 AND last IN (SELECT id FROM jobs) RETURNING last",
+            )?
+            .query_row([first.cast_signed()], |row| row.get(0))
+            .optional()?;
+        let Some(last) = last else {
+            return Err(Failure::Refused(format!(
                 "a batch from {first} on: expected it to be pending, with its last member made"
-            ))),
+            )));
+        };
+        let retried = failures::retried_within(self.connection, (first.cast_signed(), last))?;
+        self.retried_by_batches.extend(retried);
+        Ok(())
+    }
+
+    /// The jobs whose retries became visible with this group. Those of a batch that is still pending may yet be gone after a crash.
+    fn retried(&mut self) -> rusqlite::Result<Vec<i64>> {
+        let mut retried = std::mem::take(&mut self.retried_by_batches);
+        if !self.retries.is_empty() {
+            let pending = pending_batch::ranges(self.connection)?;
+            let is_hidden = |job: i64| pending.iter().any(|(first, last)| (*first..=*last).contains(&job));
+            let visible = self.retries.iter().filter(|(retry, _)| !is_hidden(*retry));
+            retried.extend(visible.map(|(_, retried)| *retried));
         }
+        Ok(retried)
     }
 
     /// True if a new job may have this number: it was never given, or it is reserved for a pending batch.
@@ -350,8 +374,10 @@ impl<'c> TransactionWriter<'c> {
         Ok(())
     }
 
-    fn finish(self, number: GroupNo) -> WriteResult {
-        definition_ends::add(self.connection, self.cache, &self.ended_jobs)?;
+    fn finish(mut self, number: GroupNo) -> WriteResult {
+        let failed = definition_ends::add(self.connection, self.cache, &self.ended_jobs)?;
+        let retried = self.retried()?;
+        failures::record(self.connection, &failed, &retried)?;
         for (block, (oldest, newest)) in &self.blocks {
             self.connection
                 .prepare_cached(include_str!("../queries/put_block.sql"))?
