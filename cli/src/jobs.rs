@@ -86,6 +86,9 @@ pub(crate) struct Filters {
     /// Only failures that nobody has dealt with: not retried, and not acknowledged (longshore ack).
     #[arg(long)]
     unresolved: bool,
+    /// Only jobs that wait for their next attempt, after one that failed.
+    #[arg(long)]
+    backoff: bool,
     /// Only jobs accepted at or after this instant (RFC 3339), from this date on (UTC), or so long ago at most (90s, 1h30m, 7d).
     #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     since: Option<String>,
@@ -120,6 +123,7 @@ impl Filters {
             ("exit_code", self.exit_code.map(|code| code.to_string())),
             ("text", self.text.clone()),
             ("unresolved", self.unresolved.then(|| "1".to_owned())),
+            ("backoff", self.backoff.then(|| "1".to_owned())),
             ("since", self.since.clone()),
             ("until", self.until.clone()),
             ("ended_since", self.ended_since.clone()),

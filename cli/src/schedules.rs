@@ -104,6 +104,19 @@ impl Schedule {
         self.next.iter().map(String::as_str).zip(due)
     }
 
+    /// The next slot that is to fire. Without one, why: a pause may end after all the slots that the server has told.
+    fn next_in_words(&self) -> String {
+        let mut fires =
+            self.slots().filter(|(slot, _)| !matches!(self.state_at(slot), "paused" | "disabled"));
+        match (fires.next(), &self.paused_until) {
+            (Some((slot, Some(due))), _) => format!("{slot} (fires {due})"),
+            (Some((slot, None)), _) => slot.to_owned(),
+            (None, Some(until)) if self.state == "paused" => format!("after {until}"),
+            (None, _) if matches!(&*self.state, "paused" | "disabled") => self.state.clone(),
+            (None, _) => String::new(),
+        }
+    }
+
     /// The state at a slot: the pause may have ended by itself until then, and a slot at the end of a pause fires.
     fn state_at(&self, slot: &str) -> &str {
         let instant = |text: &str| text.parse::<jiff::Timestamp>().ok();
@@ -148,10 +161,7 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         let last = it.last_fire.as_ref();
         let late = last.map(|last| duration::show(last.lateness_ms)).unwrap_or_default();
         let made = last.map(|last| format!("{} (job {})", last.slot, last.job)).unwrap_or_default();
-        let mut next = it.next.first().cloned().unwrap_or_default();
-        if let Some(due) = it.next_due.first() {
-            next = format!("{next} (fires {due})");
-        }
+        let next = it.next_in_words();
         let paused = it.paused_until.as_ref().filter(|_| it.state == "paused");
         let state = paused.map_or_else(|| it.state.clone(), |until| format!("paused until {until}"));
         [&it.name, &it.id, &it.rule, &it.timezone, &state, &next, &made, &late].map(String::clone).to_vec()

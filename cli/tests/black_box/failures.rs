@@ -2,8 +2,9 @@
 
 use std::process::Stdio;
 
+use reqwest::Method;
 use serde_json::{Value, json};
-use testkit::{Cluster, wait_until};
+use testkit::{Cluster, http, wait_until};
 
 use crate::running::Running;
 use crate::stub::{longshore, run};
@@ -136,9 +137,65 @@ async fn all_failures_of_a_filter_are_counted_confirmed_and_acknowledged() {
     assert_eq!(unresolved(&running).len(), 2);
     assert!(unresolved(&running).iter().all(|id| made.contains(id)), "{made:?}");
     for wrong in ["/api/jobs?unresolved=0", "/api/jobs?unresolved="] {
-        let refused = running.api.try_get(wrong).await.expect("an answer");
+        let refused = running.api.request(Method::GET, wrong, None, None).await.expect("an answer");
         assert_eq!((refused.status, &refused.body["code"]), (400, &json!("invalid_query")), "{wrong}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_in_backoff_is_told_from_a_delayed_one() {
+    let running = Running::start(
+        "version: 1
+jobs:
+  again: { runtime: process, command: [sh, -c, exit 3], retry: { max: 3, backoff: { initial: 1h, jitter: none } } }
+",
+    )
+    .await;
+    let failed = running.api.post("/api/jobs/again", None).await["id"].as_u64().expect("a number");
+    let delayed = running.api.post("/api/jobs/again", Some(&json!({ "delay": "1h" }))).await;
+    assert_eq!(delayed["pending_reason"]["code"], "not_due", "{delayed}");
+    let waits = running
+        .api
+        .wait_for_job(failed, |job| job["state"] == "scheduled" && job["attempt_count"] == 1)
+        .await;
+    let reason = &waits["pending_reason"];
+    assert_eq!(reason["code"], "backoff", "{waits}");
+    let text = reason["text"].as_str().expect("a text");
+    assert!(
+        text.starts_with("attempt 1 ended as failed (exit code 3); the next one is not due before 20"),
+        "{text}"
+    );
+    assert_eq!(running.run_cli(&["ls", "--backoff", "-q"]).out, format!("{failed}\n"));
+    assert_eq!(running.run_cli(&["ls", "--state", "scheduled", "-q"]).out.lines().count(), 2);
+    let why = running.run_cli(&["explain", &failed.to_string()]);
+    assert!(why.out.contains("attempt 1 ended as failed (exit code 3)"), "{why:?}");
+    assert!(unresolved(&running).is_empty(), "it has not ended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forms_of_the_dashboard_acknowledge_failures_and_take_that_back() {
+    let running = Running::start(JOBS).await;
+    let ids = submit(&running, &["fails", "mail", "fails"]).await;
+    let base = format!("http://{}", running.cluster.address());
+    let client = http::client().redirect(reqwest::redirect::Policy::none()).build().expect("a client");
+    let send = async |path: String, form: &'static str| {
+        let request = client.post(format!("{base}{path}")).header("origin", &base).body(form);
+        let form = request.header("content-type", "application/x-www-form-urlencoded");
+        form.send().await.expect("an answer")
+    };
+    let sent = send(format!("/jobs/{}/acknowledge", ids[0]), "reason=disk+swap").await;
+    assert_eq!(sent.status(), 303);
+    assert_eq!(sent.headers()["location"], format!("/jobs/{}", ids[0]));
+    let job = running.api.get(&format!("/api/jobs/{}", ids[0])).await;
+    assert_eq!(job["acknowledged"]["reason"], "disk swap", "{job}");
+    assert_eq!(send(format!("/jobs/{}/unacknowledge", ids[0]), "").await.status(), 303);
+    assert_eq!(unresolved(&running), [ids[2], ids[1], ids[0]]);
+    let all = "verb=acknowledge&selection=name%3Dfails&confirmed=yes&reason=known";
+    let answer = send("/jobs/bulk".to_owned(), all).await.text().await.expect("a page");
+    assert!(answer.contains("2 jobs fitted, 2 done"), "{answer}");
+    assert_eq!(unresolved(&running), [ids[1]]);
+    let job = running.api.get(&format!("/api/jobs/{}", ids[2])).await;
+    assert_eq!(job["acknowledged"]["reason"], "known", "{job}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,7 +204,7 @@ async fn retries_of_batches_and_pipelines_stand_for_what_they_repeat() {
     let batch = running.api.post("/api/jobs/fails", Some(&json!({ "count": 3 }))).await["batch"].clone();
     running.api.wait_until_all_ended().await;
     assert_eq!(unresolved(&running).len(), 3);
-    let retried = running.run_cli(&["batch", &batch.to_string(), "retry", "-o", "json"]);
+    let retried = running.run_cli(&["batch", &batch.to_string(), "retry", "--yes"]);
     assert_eq!(retried.code, 0, "{retried:?}");
     running.api.wait_until_all_ended().await;
     assert_eq!(unresolved(&running), [6, 5, 4]);

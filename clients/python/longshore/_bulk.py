@@ -120,7 +120,7 @@ _LISTS: Tuple[Tuple[str, Optional[int]], ...] = (("refusals", 20), ("results", N
 # Of lists of jobs: see docs/http-api.md. What else is given selects nothing, and the server says what it is.
 _FILTERS = frozenset({
     "state", "name", "worker", "label", "batch", "member_of", "schedule", "submitted_by", "revision", "outcome", "exit_code",
-    "since", "until", "accepted_since", "accepted_until", "ended_since", "ended_until", "text", "unresolved",
+    "since", "until", "accepted_since", "accepted_until", "ended_since", "ended_until", "text", "unresolved", "backoff",
 })  # fmt: skip
 _IDS_MAX = 10_000  # Of one request.
 _REQUEST_MAX_S = 30.0  # The server answers after 20 seconds at the latest, and then the next request goes on.

@@ -215,6 +215,8 @@ pub struct JobFilter {
     pub exit_code: Option<i32>,
     /// Failed, and nobody has dealt with it.
     pub unresolved: bool,
+    /// Waits for an attempt after one that failed.
+    pub backoff: bool,
     /// Ended at or after this time.
     pub ended_since: Option<Timestamp>,
     /// Ended before this time.

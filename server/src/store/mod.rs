@@ -53,7 +53,7 @@ pub use notification_rows::{
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
 pub use record_change::RecordChange;
-pub use retention_rows::{Removed, RetentionCutoffs};
+pub use retention_rows::{OutputLimits, Removed, RetentionCutoffs};
 pub use run_on_rows::{MemberOnWorker, RunOnRole};
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
@@ -356,9 +356,6 @@ pub trait Archive: Send + Sync {
         limit: usize,
     ) -> Result<(LedgerReading, GroupNo), ReadError>;
 }
-
-/// For definitions that limit the age of output: output of jobs that ended before this instant is not kept.
-pub type OutputLimits = BTreeMap<String, Timestamp>;
 
 /// Ends within an hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -97,6 +97,7 @@ mod tests {
                     "/api/jobs/cancel",
                     "/api/jobs/retry",
                     "/api/jobs/release",
+                    "/api/jobs/acknowledge",
                     "/api/definitions/reload",
                     "/api/definitions/plan",
                 ]

@@ -23,6 +23,7 @@ use crate::http::present::earlier;
 use crate::http::present::members::{self, member_of};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
+use crate::http::present::waiting;
 pub(crate) use crate::http::present::waiting::{
     asked_labels, asked_workers, explain_hint, paused, paused_by, pending, pending_of,
 };
@@ -191,15 +192,8 @@ impl Presenter {
     pub(crate) fn waits_for(&self, row: &JobRow) -> Option<shapes::Reason> {
         match self.pending(row) {
             Some(PendingReason::NotDue) => {
-                if let Some(reason) = earlier::waits_for_another(row, &self.snapshot) {
-                    return Some(reason);
-                }
-                let what = match row.attempts.0 {
-                    0 => "it".to_owned(),
-                    past => format!("its attempt {}", past + 1),
-                };
-                let text = format!("{what} is not due before {}", Time(row.due_at)).into();
-                Some(shapes::Reason { text, ..pending(PendingReason::NotDue) })
+                let another = || earlier::waits_for_another(row, &self.snapshot);
+                Some(waiting::backoff(row).or_else(another).unwrap_or_else(|| waiting::not_due(row)))
             }
             Some(PendingReason::PinnedWorkerAway) => Some(self.pinned_worker_away(row, |only| {
                 self.snapshot.workers.get(only).map(|worker| worker.name.to_string())

@@ -136,6 +136,7 @@ impl Filter {
             "ended_until" if has_ended_since => format!("until {value}"),
             "ended_until" => format!("that ended until {value}"),
             "unresolved" => "that have failed and that nobody has dealt with".to_owned(),
+            "backoff" => "that wait for their next attempt".to_owned(),
             "accepted_since" => format!("accepted from {value}"),
             _ => format!("accepted until {value}"),
         });

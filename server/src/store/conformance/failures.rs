@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use protocol::report::Outcome;
 use protocol::{JobId, Revision, Timestamp};
 use scheduler::job::State;
 use scheduler::run_on::{MemberPlan, MemberRow, ParentCounts, ParentRow};
@@ -108,6 +109,31 @@ pub(in crate::store) fn a_failure_is_unresolved_until_it_is_acknowledged(backend
     let of = |state| JobFilter { unresolved: true, states: vec![state], ..JobFilter::default() };
     assert_eq!(harness.list(of(State::Failed)), [4, 2, 1]);
     assert!(harness.list(of(State::Lost)).is_empty() && harness.list(of(State::Queued)).is_empty());
+}
+
+pub(in crate::store) fn jobs_in_backoff_are_told_from_delayed_ones(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let delayed = |number| Change::Added(AddedJob { state: State::Scheduled, ..job(number) });
+    harness.commit(vec![added(1), added(2), delayed(3), added(4)]);
+    harness.commit(vec![assigned(1, 1), assigned(2, 2), assigned(4, 4)]);
+    harness.commit(vec![
+        started(1, 1),
+        waiting(closed(1, 1, Outcome::Failed), State::Scheduled),
+        waiting(closed(2, 2, Outcome::Released), State::Scheduled),
+        waiting(closed(4, 4, Outcome::Failed), State::Queued),
+    ]);
+    let backoff = |filter| harness.list(JobFilter { backoff: true, ..filter });
+    assert_eq!(backoff(JobFilter::default()), [1], "job 2 was given back, 3 is delayed, and 4 is due");
+    assert_eq!(backoff(JobFilter { name: Some("resize".into()), ..JobFilter::default() }), [1]);
+    assert_eq!(backoff(JobFilter { states: vec![State::Scheduled], ..JobFilter::default() }), [1]);
+    for other in [
+        JobFilter { states: vec![State::Queued], ..JobFilter::default() },
+        JobFilter { ended_since: Some(Timestamp(0)), ..JobFilter::default() },
+        JobFilter { unresolved: true, ..JobFilter::default() },
+        JobFilter { before: Some(JobId(1)), ..JobFilter::default() },
+    ] {
+        assert!(backoff(other.clone()).is_empty(), "{other:?}");
+    }
 }
 
 pub(in crate::store) fn failures_are_forgotten_with_their_jobs(backend: &mut dyn Backend) {

@@ -147,6 +147,7 @@ macro_rules! conforms {
             a_failure_is_unresolved_until_it_is_retried,
             a_failure_is_unresolved_until_it_is_acknowledged,
             failures_are_forgotten_with_their_jobs,
+            jobs_in_backoff_are_told_from_delayed_ones,
             a_parent_stands_for_its_failed_members,
             a_retry_resolves_nothing_before_its_batch_is_made,
         }

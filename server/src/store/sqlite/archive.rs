@@ -203,9 +203,8 @@ impl Archive for SqliteArchive {
 
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
         self.read(|connection| {
-            let committed: i64 = connection
-                .prepare_cached("SELECT committed FROM installation")?
-                .query_row([], |row| row.get(0))?;
+            let sql = "SELECT committed FROM installation";
+            let committed: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
             let holder = connection
                 .prepare_cached("SELECT job, count, digest FROM keys WHERE key = ?1")?
                 .query_row([key], |row| {
@@ -228,9 +227,7 @@ impl Archive for SqliteArchive {
     fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {
         self.read(|connection| {
             let hidden = pending_batch::ranges(connection)?;
-            let is_hidden = |id: &JobId| {
-                hidden.iter().any(|(first, last)| (*first..=*last).contains(&id.0.cast_signed()))
-            };
+            let is_hidden = |id: &JobId| pending_batch::contain(&hidden, id.0.cast_signed());
             let mut bodies = Vec::with_capacity(ids.len());
             for id in ids.iter().filter(|id| !is_hidden(id)) {
                 let body = rows::details(connection, *id)?.map(|details| details.sent());
@@ -306,9 +303,8 @@ impl Archive for SqliteArchive {
 
     fn definition_names(&self) -> Result<Vec<String>, ReadError> {
         self.read(|connection| {
-            let mut query =
-                connection.prepare_cached("SELECT DISTINCT name FROM definitions ORDER BY name")?;
-            query.query_map([], |row| row.get(0))?.collect()
+            let sql = "SELECT DISTINCT name FROM definitions ORDER BY name";
+            connection.prepare_cached(sql)?.query_map([], |row| row.get(0))?.collect()
         })
     }
 

@@ -202,7 +202,7 @@ impl Query<'_> {
             Part::Live(Some(state)) if state != State::Queued => {
                 ("jobs", format!("AND state = {} AND state <> 2", codes::of_state(state)))
             }
-            Part::Live(_) | Part::RunningParents => ("jobs", String::new()),
+            Part::Live(_) | Part::RunningParents | Part::Backoff => ("jobs", String::new()),
             Part::Unsuccessful(state) => {
                 ("ended", format!("AND state = {} AND state <> 6", codes::of_state(state)))
             }
@@ -219,8 +219,7 @@ impl Query<'_> {
             (Some(_), Part::Live(_) | Part::RunningParents) if self.has_few_live((lowest, highest))? => {
                 Leads::Jobs
             }
-            // Labels of ended jobs may be millions.
-            (Some(_), Part::Unresolved) => Leads::Jobs,
+            (Some(_), Part::Unresolved | Part::Backoff) => Leads::Jobs,
             (Some(_), _) => Leads::Tags,
             (None, _) => Leads::Jobs,
         };

@@ -51,13 +51,14 @@ impl Operation {
     }
 
     async fn check(&self, job: JobId, found: Option<&(String, JobState)>) -> Result<JobState, Problem> {
-        let Some((definition, state)) = found else {
+        let (definition, state) = match found {
+            Some(found) => found.clone(),
             // It says whether there was one.
-            return find(&self.state, job).await.map(|record| record.row.state);
+            None => find(&self.state, job).await.map(|record| (record.row.definition, record.row.state))?,
         };
-        Actor::current().check_scope(definition)?;
-        check_failed(job, *state)?;
-        Ok(*state)
+        Actor::current().check_scope(&definition)?;
+        check_failed(job, state)?;
+        Ok(state)
     }
 }
 

@@ -30,8 +30,8 @@ pub(super) fn blocks_of<'n>(
     part: Part,
 ) -> rusqlite::Result<Option<Blocks<'n>>> {
     let has_index = match part {
-        // Parents with a member that runs are few, and failures are found by name.
-        Part::RunningParents | Part::Unresolved => true,
+        // Parents with a member that runs and jobs in backoff are few, and failures are found by name.
+        Part::RunningParents | Part::Unresolved | Part::Backoff => true,
         // A definition may succeed with such a code each time: the names and workers of others leave out its blocks.
         Part::SucceededNonZero => false,
         // Jobs of such a state may be millions, and few of them from one requester.

@@ -1,5 +1,6 @@
 //! The SQL of a part of a list. It consists of fixed text; all values of the request are bound.
 
+use protocol::report::Outcome;
 use rusqlite::types::Value;
 use scheduler::job::State;
 
@@ -50,7 +51,11 @@ impl Query<'_> {
     /// Adds the tables, and the beginning of the condition, which ends with the column of the job's number. Returns that column.
     fn add_tables(&self, statement: &mut Statement, leads: Leads) -> &'static str {
         let (source, joins) = (self.source(), rows::JOB_JOINS);
-        let own_key = if self.part == Part::Unresolved { "u.job" } else { "j.id" };
+        // Failures that nobody has dealt with lead in any case: labels of ended jobs may be millions.
+        let (own_key, leads) = match self.part {
+            Part::Unresolved => ("u.job", Leads::Jobs),
+            _ => ("j.id", leads),
+        };
         let Some(tag) = Tag::of(self.filter) else {
             statement.sql += &format!("{source} j {joins} WHERE {own_key}");
             return own_key;
@@ -67,7 +72,7 @@ impl Query<'_> {
 
     const fn source(&self) -> &'static str {
         match self.part {
-            Part::Live(_) | Part::RunningParents => {
+            Part::Live(_) | Part::RunningParents | Part::Backoff => {
                 "(SELECT *, NULL AS ended_at, NULL AS reason, 0 AS confirmed FROM jobs)"
             }
             Part::Ended | Part::Succeeded | Part::SucceededNonZero | Part::Unsuccessful(_) => "ended",
@@ -96,6 +101,10 @@ impl Query<'_> {
             Part::SucceededNonZero => statement.sql += " AND j.state = 6 AND j.exit_code <> 0",
             Part::Unsuccessful(state) => {
                 statement.add(" AND j.state = {} AND j.state <> 6", codes::of_state(state));
+            }
+            // An attempt that was given back unstarted has not failed.
+            Part::Backoff => {
+                statement.add(" AND j.state = 1 AND j.outcome <> {}", codes::of_outcome(Outcome::Released))
             }
             Part::Unresolved => {
                 statement.sql += " AND j.id = u.job";

@@ -19,3 +19,6 @@ CREATE TABLE acknowledgements (
     made_by TEXT,                      -- the name of the token, or of the user
     reason  TEXT
 ) STRICT;
+
+-- Jobs that wait for another attempt: few among those that wait for the time that somebody gave them.
+CREATE INDEX jobs_in_backoff ON jobs (state) WHERE state = 1 AND outcome IS NOT NULL;
