@@ -118,7 +118,7 @@ async fn all_failures_of_a_filter_are_counted_confirmed_and_acknowledged() {
     assert_eq!(unresolved(&running), [ids[1]]);
     let reason = running.api.get(&format!("/api/jobs/{}", ids[2])).await["acknowledged"]["reason"].clone();
     assert_eq!(reason, "known");
-    // What is dealt with is left alone.
+    // Failures that were dealt with are left alone.
     let rest = running.run_cli(&["ack", "--unresolved", "--yes"]);
     assert_eq!(rest.out, "1 acknowledged of 1 jobs\n", "{rest:?}");
     assert!(unresolved(&running).is_empty());

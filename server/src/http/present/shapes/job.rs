@@ -95,7 +95,7 @@ pub struct Job {
     /// and jobs that ended under a version before this one are never unresolved.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unresolved: bool,
-    /// Who has dealt with its failure, and how.
+    /// The acknowledgement of its failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Acknowledgement>,
     /// For a cancelled job: true if its container is known to be gone.

@@ -12,7 +12,7 @@ CREATE TABLE unresolved_totals (
     jobs INTEGER NOT NULL
 ) STRICT;
 
--- Who has dealt with a failure, when and how.
+-- Acknowledgements of failures: by whom, when and why.
 CREATE TABLE acknowledgements (
     job     INTEGER PRIMARY KEY,
     at      INTEGER NOT NULL,
