@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_server::engine::Command;
 use longshore_server::store::{
-    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FailureStatus, FireFilter,
-    FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits,
-    Pipeline, ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord,
+    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits, Pipeline, ReadError,
+    ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
@@ -92,11 +92,7 @@ impl Archive for StandInEngine {
     }
 
     fn unresolved(&self) -> Result<BTreeMap<String, u64>, ReadError> {
-        let world = self.read()?;
-        let unresolved = world.jobs.iter().filter(|job| job.row.failure == FailureStatus::Unresolved);
-        let mut totals = BTreeMap::new();
-        unresolved.for_each(|job| *totals.entry(job.row.definition.clone()).or_default() += 1);
-        Ok(totals)
+        Ok(self.read()?.unresolved())
     }
 
     fn job(&self, id: JobId) -> Result<Option<JobRecord>, ReadError> {
@@ -130,13 +126,11 @@ impl Archive for StandInEngine {
 
     fn unknown_attempts(&self, _tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
         let mut world = self.world();
-        match world.failing_lookups {
-            0 => Ok(Vec::new()),
-            left => {
-                world.failing_lookups = left - 1;
-                Err(ReadError("the disk does not answer".into()))
-            }
+        if world.failing_lookups == 0 {
+            return Ok(Vec::new());
         }
+        world.failing_lookups -= 1;
+        Err(ReadError("the disk does not answer".into()))
     }
 
     fn was_restored(&self) -> Result<bool, ReadError> {

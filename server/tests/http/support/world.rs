@@ -1,6 +1,6 @@
 //! The state of the stand-in engine, which tests inspect and change.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use longshore_server::catalogue::Definitions;
@@ -208,6 +208,14 @@ impl World {
             skipped: 0,
             counts,
         })
+    }
+
+    /// The number of failures that nobody has dealt with, by definition.
+    pub(super) fn unresolved(&self) -> BTreeMap<String, u64> {
+        let unresolved = self.jobs.iter().filter(|job| job.row.failure == FailureStatus::Unresolved);
+        let mut totals = BTreeMap::new();
+        unresolved.for_each(|job| *totals.entry(job.row.definition.clone()).or_default() += 1);
+        totals
     }
 
     /// Rows of the ledger, the newest first.
