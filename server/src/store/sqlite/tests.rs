@@ -25,6 +25,7 @@ mod pending_batch;
 mod power;
 mod remove;
 mod sent_now;
+mod unresolved;
 mod wal;
 mod workers;
 

@@ -51,11 +51,7 @@ impl Query<'_> {
     /// Adds the tables, and the beginning of the condition, which ends with the column of the job's number. Returns that column.
     fn add_tables(&self, statement: &mut Statement, leads: Leads) -> &'static str {
         let (source, joins) = (self.source(), rows::JOB_JOINS);
-        // Failures that nobody has dealt with lead in any case: labels of ended jobs may be millions.
-        let (own_key, leads) = match self.part {
-            Part::Unresolved => ("u.job", Leads::Jobs),
-            _ => ("j.id", leads),
-        };
+        let own_key = if self.part == Part::Unresolved { "u.job" } else { "j.id" };
         let Some(tag) = Tag::of(self.filter) else {
             statement.sql += &format!("{source} j {joins} WHERE {own_key}");
             return own_key;
@@ -76,7 +72,7 @@ impl Query<'_> {
                 "(SELECT *, NULL AS ended_at, NULL AS reason, 0 AS confirmed FROM jobs)"
             }
             Part::Ended | Part::Succeeded | Part::SucceededNonZero | Part::Unsuccessful(_) => "ended",
-            // The failures lead; the condition of the part joins them with their jobs.
+            // The condition of the part joins the failures with their jobs, and with a tag that leads.
             Part::Unresolved => "unresolved u CROSS JOIN ended",
         }
     }
@@ -108,6 +104,14 @@ impl Query<'_> {
             }
             Part::Unresolved => {
                 statement.sql += " AND j.id = u.job";
+                if Tag::of(self.filter).is_some() {
+                    statement.sql += " AND u.job = tag.job";
+                }
+                if let Some(names) = self.names {
+                    // Before the job itself is read. `+` as in `add_definition`.
+                    let firsts = names.firsts.clone();
+                    statement.add(" AND +u.name IN (SELECT value FROM json_each({}))", firsts);
+                }
                 if let Some(name) = &self.filter.name {
                     let name = name.clone();
                     statement.add(" AND u.name = (SELECT min(id) FROM definitions WHERE name = {})", name);
