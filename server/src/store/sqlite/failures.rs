@@ -36,14 +36,12 @@ pub(super) fn record(connection: &Connection, failed: &[FailedJob], retried: &[i
 
 /// The jobs that the jobs with these numbers retry. Those that have ended meanwhile are few: the group has made them visible.
 pub(super) fn retried_within(connection: &Connection, within: Range) -> rusqlite::Result<Vec<i64>> {
-    connection
-        .prepare_cached(
-            "SELECT retry_of FROM jobs INDEXED BY jobs_by_retry WHERE retry_of IS NOT NULL AND id BETWEEN ?1 AND ?2
-             UNION ALL SELECT retry_of FROM ended WHERE id BETWEEN ?1 AND ?2 AND +retry_of IS NOT NULL",
-        )?
-        .query_map(within, |row| row.get(0))?
-        .collect()
+    connection.prepare_cached(RETRIED_WITHIN)?.query_map(within, |row| row.get(0))?.collect()
 }
+
+/// `+`: by the numbers of the batch. The index by `retry_of` has all retries there are.
+const RETRIED_WITHIN: &str = "SELECT retry_of FROM jobs WHERE id BETWEEN ?1 AND ?2 AND +retry_of IS NOT NULL
+    UNION ALL SELECT retry_of FROM ended WHERE id BETWEEN ?1 AND ?2 AND +retry_of IS NOT NULL";
 
 /// Applies a change within a transaction.
 pub(super) fn change(connection: &Connection, change: &AcknowledgementChange) -> rusqlite::Result<()> {
@@ -172,4 +170,23 @@ fn write_totals(connection: &Connection, differences: &Differences) -> rusqlite:
 
 const fn number(job: JobId) -> i64 {
     job.0.cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RETRIED_WITHIN;
+    use crate::store::directory::DataDirectory;
+    use crate::store::sqlite::connections::open_reader;
+    use crate::store::sqlite::open;
+
+    #[test]
+    fn retries_of_a_batch_are_read_by_its_own_numbers() {
+        let directory = DataDirectory::temporary();
+        let _store = open(&directory).unwrap();
+        let reader = open_reader(&directory.database()).unwrap();
+        let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {RETRIED_WITHIN}")).unwrap();
+        let steps = statement.query_map((1, 1), |row| row.get::<_, String>(3)).unwrap();
+        let plan = steps.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ");
+        assert!(plan.matches("USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)").count() == 2, "{plan}");
+    }
 }
