@@ -246,3 +246,14 @@ pub struct JobFilter {
     /// At most this many.
     pub limit: usize,
 }
+
+/// Ends within an hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HourlyEnds {
+    /// The hour: whole hours since 1970 in UTC.
+    pub hour: i64,
+    /// Jobs that succeeded.
+    pub succeeded: u64,
+    /// Jobs that failed, expired or were lost.
+    pub failed: u64,
+}

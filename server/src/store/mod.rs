@@ -42,8 +42,8 @@ pub use definition_cutoffs::{DefinitionCutoffs, DefinitionRemoval};
 pub use error::{CommitError, LoadError, ReadError};
 pub use failure_rows::{Acknowledgement, AcknowledgementChange, FailureStatus};
 pub use job_rows::{
-    AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, GivenParams, HookRecord, JobFilter, JobRecord, JobRow,
-    PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob,
+    AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, GivenParams, HookRecord, HourlyEnds, JobFilter,
+    JobRecord, JobRow, PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob,
 };
 pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
 pub use notification_rows::{
@@ -219,6 +219,12 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError>;
 
+    /// The idempotency keys that begin with this text.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn keys_with(&self, prefix: &str) -> Result<Vec<String>, ReadError>;
+
     /// The overrides of those jobs that have any, in the order of `ids`.
     ///
     /// # Errors
@@ -355,17 +361,6 @@ pub trait Archive: Send + Sync {
         range: (Timestamp, Timestamp),
         limit: usize,
     ) -> Result<(LedgerReading, GroupNo), ReadError>;
-}
-
-/// Ends within an hour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HourlyEnds {
-    /// The hour: whole hours since 1970 in UTC.
-    pub hour: i64,
-    /// Jobs that succeeded.
-    pub succeeded: u64,
-    /// Jobs that failed, expired or were lost.
-    pub failed: u64,
 }
 
 /// Changes that become durable together.

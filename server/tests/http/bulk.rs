@@ -146,6 +146,37 @@ async fn failed_jobs_are_retried_once_each() {
     assert_eq!(both["matched"], 2);
 }
 
+#[tokio::test]
+async fn a_repeated_retry_of_unresolved_failures_tells_what_it_made() {
+    let server = with_jobs(450).await;
+    (1..=430).for_each(|job| server.stand.world().end(job, State::Failed, 1));
+    let path = "/api/jobs/retry?unresolved=1";
+    let keyed = async |key, path| server.ask("POST", path, &[("idempotency-key", key)], "").await.json();
+    let first = keyed("k", path).await;
+    assert_eq!(
+        (&first["matched"], &first["done"], &first["jobs"][0]),
+        (&json!(430), &json!(430), &json!(451))
+    );
+    assert_eq!(keyed("k", path).await, first, "the same request");
+    assert_eq!(done(&server, path, "").await["matched"], 0, "another one");
+    // What has failed meanwhile comes beside those of before.
+    for job in [440, 435, 450] {
+        server.stand.world().end(job, State::Failed, 1);
+    }
+    let counted = keyed("k", "/api/jobs/retry?unresolved=1&dry_run=1").await;
+    assert_eq!(counted["matched"], 3, "{counted}");
+    let again = keyed("k", path).await;
+    assert_eq!((&again["done"], &again["refused"]), (&json!(433), &json!(0)));
+    let jobs = again["jobs"].as_array().expect("jobs");
+    assert_eq!(
+        (&jobs[..3], &jobs[3..]),
+        (&[json!(881), json!(882), json!(883)][..], &first["jobs"].as_array().unwrap()[..])
+    );
+    assert_eq!(server.stand.world().jobs.len(), 883);
+    let other = keyed("k", "/api/jobs/retry?unresolved=1&state=failed").await;
+    assert_eq!((&other["done"], &other["refusals"][0]["code"]), (&json!(0), &json!("idempotency_mismatch")));
+}
+
 /// A server with this number of failed jobs, whose disk is full after half as many retries of the first slice.
 async fn with_failed_jobs_and_a_disk_that_fills(count: u64) -> Server {
     let server = with_jobs(count as usize).await;

@@ -207,8 +207,13 @@ impl Operation {
     ) -> Result<(), Problem> {
         let until = Instant::now() + TIME_MAX;
         filter.limit = if result.dry_run { COUNT_SLICE } else { SLICE };
+        // A dry run counts what is left to be done.
+        let repeated = match self.verb {
+            Verb::Retry if !result.dry_run => self.retried_before(&filter).await?,
+            _ => Vec::new(),
+        };
         loop {
-            let last = match self.run_page(&filter, result).await {
+            let last = match self.run_page(&filter, &repeated, result).await {
                 Err(_) if result.matched > 0 && !result.dry_run => {
                     result.next = filter.before.map(cursor::write);
                     return Ok(());
@@ -224,14 +229,23 @@ impl Operation {
         }
     }
 
-    /// Applies the operation to one page of the jobs of a filter. Returns the last job of the page unless it is the last page.
+    /// Applies the operation to one page of the jobs of a filter, and of these jobs, the newest first, beside them. Returns the last job of
+    /// the page unless it is the last page.
     async fn run_page(
         self: &Arc<Self>,
         filter: &JobFilter,
+        repeated: &[JobId],
         result: &mut shapes::BulkResult,
     ) -> Result<Option<JobId>, Problem> {
         let page = filter.clone();
-        let rows = self.state.read(move |archive| archive.jobs(&page)).await?;
+        let mut rows = self.state.read(move |archive| archive.jobs(&page)).await?;
+        let left = repeated.iter().copied().filter(|job| filter.before.is_none_or(|before| *job < before));
+        let mut repeated: Vec<JobId> = left.take(filter.limit).collect();
+        // Both are cut where the first of them ends.
+        let last_of_rows = rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job);
+        let last = last_of_rows.max(repeated.last().copied().filter(|_| repeated.len() == filter.limit));
+        rows.retain(|row| Some(row.job) >= last);
+        repeated.retain(|job| Some(*job) >= last);
         // A retry repeats the parents of members, unless the members of one are asked for.
         let is_left_out = |row: &JobRow| {
             let is_member = matches!(row.run_on_role, RunOnRole::Member(_));
@@ -248,6 +262,9 @@ impl Operation {
         let (chosen, outside): (Vec<&JobRow>, Vec<&JobRow>) = chosen.partition(is_in_scope);
         let mut chosen: Vec<JobId> = chosen.into_iter().map(|row| row.job).collect();
         result.out_of_scope += outside.len() as u64;
+        chosen.extend(repeated);
+        chosen.sort_unstable_by_key(|job| std::cmp::Reverse(*job));
+        chosen.dedup();
         if self.verb == Verb::Retry {
             chosen = self.to_retry(chosen, filter).await?;
         }
@@ -258,7 +275,7 @@ impl Operation {
             matched -= self.apply(chosen, result, detail).await?;
         }
         result.matched += matched;
-        Ok(rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job))
+        Ok(last)
     }
 
     /// Applies the operation to a slice of jobs. Returns the number of those that were to end and have ended by themselves meanwhile.

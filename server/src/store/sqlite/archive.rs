@@ -18,7 +18,7 @@ use scheduler::schedule::backfill::LedgerReading;
 
 use super::connections::open_reader;
 use super::{
-    batches, dependencies, failures, faults, list, load, pending_batch, predecessor_ends, record, rows,
+    batches, dependencies, failures, faults, keys, list, load, pending_batch, predecessor_ends, record, rows,
     run_on, schedules,
 };
 use crate::store::directory::DataDirectory;
@@ -202,22 +202,11 @@ impl Archive for SqliteArchive {
     }
 
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
-        self.read(|connection| {
-            let sql = "SELECT committed FROM installation";
-            let committed: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
-            let holder = connection
-                .prepare_cached("SELECT job, count, digest FROM keys WHERE key = ?1")?
-                .query_row([key], |row| {
-                    let (job, count, digest) = (row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?);
-                    Ok(KeyHolder {
-                        job: JobId(job.cast_unsigned()),
-                        count,
-                        digest: u128::from_be_bytes(digest),
-                    })
-                })
-                .optional()?;
-            Ok((holder, GroupNo(committed.cast_unsigned())))
-        })
+        self.read(|connection| keys::key(connection, key))
+    }
+
+    fn keys_with(&self, prefix: &str) -> Result<Vec<String>, ReadError> {
+        self.read(|connection| keys::keys_with(connection, prefix))
     }
 
     fn members_on_workers(&self, parent: JobId, limit: usize) -> Result<Vec<MemberOnWorker>, ReadError> {

@@ -24,6 +24,7 @@ mod gpus;
 mod hooks;
 mod interventions;
 mod json_column;
+mod keys;
 mod limits;
 mod list;
 mod load;

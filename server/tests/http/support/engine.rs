@@ -14,7 +14,7 @@ use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use scheduler::batches::BatchOptions;
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
-use scheduler::input::{JobUpdate, KeyHolder, Operation};
+use scheduler::input::{KeyHolder, Operation};
 use scheduler::job::State;
 use scheduler::new_jobs::NewJobs;
 use scheduler::origin::Intervention;
@@ -24,8 +24,8 @@ use scheduler::step::{Accepted, Answer, Note, PendingReason, Rejection};
 use tokio::sync::{mpsc, watch};
 
 use super::job_filter::fits;
-use super::operations::{operate, show};
-use super::world::{CREATED_AT, World};
+use super::operations::{operate, show, update};
+use super::world::World;
 
 /// The stand-in, shared with the tests.
 #[derive(Clone, Default)]
@@ -109,6 +109,10 @@ impl Archive for StandInEngine {
 
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
         Ok((self.read()?.keys.get(key).copied(), GroupNo(1)))
+    }
+
+    fn keys_with(&self, prefix: &str) -> Result<Vec<String>, ReadError> {
+        Ok(self.read()?.keys.keys().filter(|key| key.starts_with(prefix)).cloned().collect())
     }
 
     fn overrides(&self, _ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {
@@ -377,24 +381,5 @@ fn release(world: &mut World, job: JobId, by: String) -> Answer {
         }
         state if state.has_ended() => Answer::Rejected(Rejection::NotLive),
         state => Answer::Rejected(Rejection::NothingToRelease(state)),
-    }
-}
-
-fn update(world: &mut World, job: JobId, update: JobUpdate, by: String) -> Answer {
-    let Some(record) = world.jobs.iter_mut().find(|record| record.row.job == job) else {
-        return Answer::Rejected(Rejection::NotLive);
-    };
-    let row = &mut record.row;
-    match row.state {
-        State::Scheduled | State::Queued => {
-            row.due_at = update.run_at.map_or(row.due_at, |start| start.resolve(CREATED_AT));
-            row.priority = update.priority.unwrap_or(row.priority);
-            row.state = if row.due_at > CREATED_AT { State::Scheduled } else { State::Queued };
-            let (due_at, priority) = (row.due_at, row.priority);
-            record.notes.push((Timestamp(5_000), Note::Updated { by, due_at, priority }));
-            Answer::Done
-        }
-        state if state.has_ended() => Answer::Rejected(Rejection::NotLive),
-        state => Answer::Rejected(Rejection::NotWaiting(state)),
     }
 }

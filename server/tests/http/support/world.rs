@@ -137,6 +137,9 @@ impl World {
             attempts: AttemptNo(0),
             attempt: None,
         };
+        if let Some(JobId(of)) = new.retry_of {
+            self.record(of).row.failure = FailureStatus::None;
+        }
         self.jobs.push(JobRecord {
             row,
             overrides: details.overrides,
