@@ -195,6 +195,12 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn states(&self, ids: &[JobId]) -> Result<Vec<(JobId, String, State)>, ReadError>;
 
+    /// The attention that each of these jobs needs, in their order.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn failures(&self, ids: &[JobId]) -> Result<Vec<FailureStatus>, ReadError>;
+
     /// The instants for jobs that follow these, as [`instant_for_followers`] has them; jobs without one are left out.
     ///
     /// # Errors

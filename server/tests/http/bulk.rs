@@ -120,6 +120,19 @@ async fn a_dry_run_counts_the_named_jobs_that_would_change() {
 }
 
 #[tokio::test]
+async fn a_dry_run_counts_named_failures_without_reading_each_job() {
+    let server = with_jobs(4).await;
+    (1..=2).for_each(|job| server.stand.world().end(job, State::Failed, 1));
+    server.stand.world().job_reads = 0;
+    for (path, count) in
+        [("/api/jobs/acknowledge?dry_run=1", 2), ("/api/jobs/acknowledge?dry_run=1&undo=1", 0)]
+    {
+        assert_eq!(done(&server, path, r#"{"ids":[1,2,3,99]}"#).await["matched"], count, "{path}");
+    }
+    assert_eq!(server.stand.world().job_reads, 0);
+}
+
+#[tokio::test]
 async fn failed_jobs_are_retried_once_each() {
     let server = with_jobs(3).await;
     for (job, state) in [(1, State::Failed), (2, State::Succeeded), (3, State::Failed)] {

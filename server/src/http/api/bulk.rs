@@ -251,7 +251,7 @@ impl Operation {
             let is_member = matches!(row.run_on_role, RunOnRole::Member(_));
             match self.verb {
                 Verb::Retry => filter.parent.is_none() && is_member,
-                Verb::TakeBack => !acknowledge::would_change(self.verb, row),
+                Verb::TakeBack => !acknowledge::would_change(self.verb, row.state, &row.failure),
                 Verb::Cancel | Verb::Release | Verb::Acknowledge => false,
             }
         };

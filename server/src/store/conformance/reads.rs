@@ -23,13 +23,6 @@ pub(in crate::store) fn keys_are_read_with_the_commit_that_was_seen(backend: &mu
     harness.commit(vec![added(1), added(2), keyed.clone()]);
     assert_eq!(harness.archive().key("submit/a").unwrap(), (Some(holder), harness.group));
     assert_eq!(harness.archive().key("submit/b").unwrap(), (None, harness.group));
-    let others = ["r:7", "r:é", "r", "s:1", "r;1"].map(|key| Change::Keyed {
-        key: key.into(),
-        holder,
-        at: Timestamp(1),
-    });
-    harness.commit(others.into());
-    assert_eq!(harness.archive().keys_with("r:").unwrap(), ["r:7", "r:é"]);
     harness.refused(vec![added(3), keyed]);
     harness.restart();
     assert_eq!(harness.archive().key("submit/a").unwrap(), (Some(holder), harness.group));

@@ -23,9 +23,9 @@ use super::{
 };
 use crate::store::directory::DataDirectory;
 use crate::store::{
-    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord,
-    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError, MemberOnWorker, OutputLimits,
-    PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FailureStatus, FireFilter,
+    FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError, MemberOnWorker,
+    OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -295,6 +295,10 @@ impl Archive for SqliteArchive {
             let sql = "SELECT DISTINCT name FROM definitions ORDER BY name";
             connection.prepare_cached(sql)?.query_map([], |row| row.get(0))?.collect()
         })
+    }
+
+    fn failures(&self, ids: &[JobId]) -> Result<Vec<FailureStatus>, ReadError> {
+        self.read(|connection| ids.iter().map(|id| failures::status(connection, *id)).collect())
     }
 
     fn unresolved(&self) -> Result<BTreeMap<String, u64>, ReadError> {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_server::engine::Command;
 use longshore_server::store::{
-    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord,
-    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits, Pipeline, ReadError,
-    ScheduleState, StoredDefinition,
+    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FailureStatus, FireFilter,
+    FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits,
+    Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
@@ -89,6 +89,11 @@ impl Archive for StandInEngine {
         let world = self.read()?;
         let retries = world.jobs.iter().filter_map(|it| Some((it.row.retry_of?, (it.row.job, it.row.state))));
         Ok(retries.filter(|(of, _)| ids.contains(of)).collect())
+    }
+
+    fn failures(&self, ids: &[JobId]) -> Result<Vec<FailureStatus>, ReadError> {
+        let mut world = self.read()?;
+        Ok(ids.iter().map(|id| world.record(id.0).row.failure.clone()).collect())
     }
 
     fn unresolved(&self) -> Result<BTreeMap<String, u64>, ReadError> {

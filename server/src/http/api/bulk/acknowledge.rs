@@ -12,7 +12,7 @@ use crate::http::api::acknowledge::{check_failed, write};
 use crate::http::api::jobs::find;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
-use crate::store::{AcknowledgementChange, FailureStatus, JobRow};
+use crate::store::{AcknowledgementChange, FailureStatus};
 
 impl Operation {
     /// Acknowledges the failures of a slice, or takes that back.
@@ -63,7 +63,7 @@ impl Operation {
 }
 
 /// True if the operation would change the attention that a job needs.
-pub(super) fn would_change(verb: Verb, row: &JobRow) -> bool {
-    let is_acknowledged = matches!(row.failure, FailureStatus::Acknowledged(_));
-    row.state.is_failure() && is_acknowledged == (verb == Verb::TakeBack)
+pub(super) fn would_change(verb: Verb, state: JobState, status: &FailureStatus) -> bool {
+    let is_acknowledged = matches!(status, FailureStatus::Acknowledged(_));
+    state.is_failure() && is_acknowledged == (verb == Verb::TakeBack)
 }

@@ -114,3 +114,16 @@ fn each_filter_finds_the_unresolved_failures_that_fit_it() {
         }
     }
 }
+
+#[test]
+fn the_keys_of_a_request_are_found_by_their_beginning() {
+    let data_dir = TestDataDir::new();
+    let (_store, archive) = data_dir.open();
+    let keys = "('r:7'), ('r:é'), ('r'), ('s:1'), ('r;1'), ('R:7'), ('r%:7')";
+    let sql = format!(
+        "INSERT INTO keys (key, job, count, digest, at) SELECT column1, 1, 1, zeroblob(16), 1 FROM (VALUES {keys})"
+    );
+    data_dir.sql().execute_batch(&sql).unwrap();
+    assert_eq!(archive.keys_with("r:").unwrap(), ["r:7", "r:é"]);
+    assert!(archive.keys_with("q:").unwrap().is_empty());
+}
