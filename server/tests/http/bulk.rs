@@ -166,10 +166,7 @@ async fn a_repeated_retry_of_unresolved_failures_tells_what_it_made() {
     let path = "/api/jobs/retry?unresolved=1";
     let keyed = async |key, path| server.ask("POST", path, &[("idempotency-key", key)], "").await.json();
     let first = keyed("k", path).await;
-    assert_eq!(
-        (&first["matched"], &first["done"], &first["jobs"][0]),
-        (&json!(430), &json!(430), &json!(451))
-    );
+    assert_eq!((&first["matched"], &first["done"]), (&json!(430), &json!(430)), "{first}");
     assert_eq!(keyed("k", path).await, first, "the same request");
     assert_eq!(done(&server, path, "").await["matched"], 0, "another one");
     // What has failed meanwhile comes beside those of before.
@@ -181,10 +178,8 @@ async fn a_repeated_retry_of_unresolved_failures_tells_what_it_made() {
     let again = keyed("k", path).await;
     assert_eq!((&again["done"], &again["refused"]), (&json!(433), &json!(0)));
     let jobs = again["jobs"].as_array().expect("jobs");
-    assert_eq!(
-        (&jobs[..3], &jobs[3..]),
-        (&[json!(881), json!(882), json!(883)][..], &first["jobs"].as_array().unwrap()[..])
-    );
+    assert!(jobs[..3].iter().all(|made| made.as_u64() > Some(880)), "{again}");
+    assert_eq!(&jobs[3..], &first["jobs"].as_array().expect("jobs")[..]);
     assert_eq!(server.stand.world().jobs.len(), 883);
     let other = keyed("k", "/api/jobs/retry?unresolved=1&state=failed").await;
     assert_eq!((&other["done"], &other["refusals"][0]["code"]), (&json!(0), &json!("idempotency_mismatch")));

@@ -6,7 +6,7 @@ use super::*;
 
 type AddFilter = fn(&mut JobFilter);
 
-/// Of 20,000 ended jobs in five blocks each second has failed. Nobody has dealt with the failures of the blocks 0, 2 and 3, and with ten in 4.
+/// Of 20,000 ended jobs in five blocks each second has failed. Nobody has dealt with the failures of the blocks 0, 2 and 3, and with few in 4.
 fn fill(shell: &Connection) {
     shell
         .execute_batch(
@@ -76,7 +76,7 @@ fn filters_leave_out_blocks_and_tags_lead_where_failures_are_many() {
     let labelled = JobFilter { unresolved: true, label, ..JobFilter::default() };
     let leading: Vec<_> = list::plans(&shell, &labelled).iter().map(|plan| plan[0].clone()).collect();
     assert!(leading[0].contains("SEARCH u ") && leading[1].contains("SEARCH tag "), "{leading:?}");
-    // Ten are fewer than the labels may be.
+    // The few that are left are fewer than the labels may be.
     shell.execute_batch("DELETE FROM unresolved WHERE job < 16384").unwrap();
     assert_eq!(list::walks_of_unresolved(&shell, &labelled), [failures]);
 }
