@@ -1,9 +1,10 @@
-//! `longshore cancel`, `release`, `retry`: operations on jobs that are given by id. `retry` has a file of its own.
+//! `longshore cancel`, `release`, `ack`, `retry`: operations on jobs that are given by id. The last two have files of their own.
 //!
 //! One job takes a request of its own. Several share requests (`by_id`), except for a retry with changes. The results are printed after each
 //! request, so that Ctrl-C loses few of them. The first refusal decides the exit code. Operations on all jobs that filters select are in
 //! `bulk`.
 
+mod ack;
 mod by_id;
 mod retry;
 
@@ -21,6 +22,7 @@ use crate::records;
 use crate::screen::{self, Format};
 use crate::view::JobView as _;
 use crate::{error_output, jobs, view};
+pub(crate) use ack::{AckFlags, ack};
 pub(crate) use retry::{RetryFlags, retry};
 
 /// End jobs: at once if they wait, else by stopping their containers.
@@ -73,7 +75,7 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
     // A batch alone is a set that the caller has named: there is nothing to confirm.
     let batch = flags.batch.filter(|_| query.as_ref().is_some_and(|query| query.len() == 1));
     if let (Some(query), None) = (&query, batch) {
-        let operation = Operation { verb: "cancel", key: None };
+        let operation = Operation { verb: "cancel", key: None, body: None };
         return apply_to_all(&api, &flags.common, operation, query, flags.selection.yes).await;
     }
     if let Some(batch) = batch {
@@ -91,7 +93,7 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
 pub(crate) async fn release(flags: ReleaseFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     if let Some(query) = flags.selection.query(&flags.ids, flags.batch)? {
-        let operation = Operation { verb: "release", key: None };
+        let operation = Operation { verb: "release", key: None, body: None };
         return apply_to_all(&api, &flags.common, operation, &query, flags.selection.yes).await;
     }
     let ids = job_refs::ids(&api, &flags.ids).await?;

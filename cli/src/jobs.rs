@@ -19,6 +19,7 @@ use crate::view::JobView as _;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore ls --state failed --state lost     failed and lost jobs
+  longshore ls --unresolved --ended-since 3d   failures that nobody has dealt with
   longshore ls --name resize -n 5              the last five jobs of a definition
   longshore ls --since 1h                      jobs of the last hour
   longshore ls --label customer=7 -o json      for programs
@@ -86,6 +87,12 @@ pub(crate) struct Filters {
     /// Only ended jobs with this text in their reason.
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
+    /// Only failures that nobody has dealt with: not retried, and not acknowledged (longshore ack).
+    #[arg(long)]
+    unresolved: bool,
+    /// Only jobs that wait for their next attempt, after one that failed.
+    #[arg(long)]
+    backoff: bool,
     /// Only jobs accepted at or after this instant (RFC 3339), from this date on (UTC), or so long ago at most (90s, 1h30m, 7d).
     #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     since: Option<String>,
@@ -119,6 +126,8 @@ impl Filters {
             ("outcome", several(&self.outcome)),
             ("exit_code", self.exit_code.map(|code| code.to_string())),
             ("text", self.text.clone()),
+            ("unresolved", self.unresolved.then(|| "1".to_owned())),
+            ("backoff", self.backoff.then(|| "1".to_owned())),
             ("since", self.since.clone()),
             ("until", self.until.clone()),
             ("ended_since", self.ended_since.clone()),

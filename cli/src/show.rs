@@ -78,11 +78,14 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
     let why = Some(job.reason_text()).filter(|why| !state.contains(why.as_str())).unwrap_or_default();
     let unconfirmed =
         if job.is_unconfirmed() { "no: the container may still run until its worker reconnects" } else { "" };
+    let attention = if job.unresolved { "unresolved: not retried, and not acknowledged" } else { "" };
     let facts = [
         ("job", job.id.to_string()),
         ("name", job.name.clone()),
         ("state", state),
         ("why", why),
+        ("attention", attention.to_owned()),
+        ("acknowledged", job.acknowledged.as_ref().map(|it| it.words()).unwrap_or_default()),
         ("confirmed", unconfirmed.to_owned()),
         ("cancel", details.cancel.as_deref().map(cancel_in_words).unwrap_or_default()),
         ("revision", job.revision.clone()),

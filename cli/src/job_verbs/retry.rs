@@ -126,7 +126,7 @@ async fn retry_selected(
     }
     flags.common.format = flags.next.list_format(flags.common.format);
     query.push(("revision", flags.revision));
-    let operation = Operation { verb: "retry", key: flags.key.as_deref() };
+    let operation = Operation { verb: "retry", key: flags.key.as_deref(), body: None };
     apply_to_all(api, &flags.common, operation, &query, flags.selection.yes).await
 }
 

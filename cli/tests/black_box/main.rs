@@ -21,6 +21,7 @@ mod examples;
 mod expectations;
 mod expiry;
 mod explain;
+mod failures;
 mod faulty_inputs;
 mod followed_jobs;
 mod formats;

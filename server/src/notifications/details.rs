@@ -137,7 +137,7 @@ pub(super) mod tests {
     use super::*;
     use crate::notifications::occasion::Occasions;
     use crate::notifications::target::{ChatFormat, Endpoint, Target};
-    use crate::store::{JobSlot, NotificationRow, RunOnRole};
+    use crate::store::{FailureStatus, JobSlot, NotificationRow, RunOnRole};
 
     /// 2026-11-20T02:00:00Z
     const SLOT: i64 = 1_795_140_000_000;
@@ -188,6 +188,7 @@ pub(super) mod tests {
             ended_at,
             reason: "exit code 3".into(),
             confirmed: true,
+            failure: FailureStatus::None,
             attempts: AttemptNo(attempts),
             attempt,
         }

@@ -13,7 +13,7 @@ use scheduler::params::JobParam;
 use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::Note;
 
-use super::{JobSlot, RunOnRole};
+use super::{FailureStatus, JobSlot, RunOnRole};
 use crate::positions::Positions;
 
 /// A job as lists show it: its row, with the latest attempt.
@@ -61,6 +61,8 @@ pub struct JobRow {
     pub reason: String,
     /// For a cancelled job: whether its container is known to be gone.
     pub confirmed: bool,
+    /// The attention that it needs, if it has failed.
+    pub failure: FailureStatus,
     /// How many attempts it has had.
     pub attempts: AttemptNo,
     /// The latest one.
@@ -214,6 +216,10 @@ pub struct JobFilter {
     pub outcomes: Vec<Outcome>,
     /// With this exit code of the latest attempt.
     pub exit_code: Option<i32>,
+    /// Failed, and nobody has dealt with it.
+    pub unresolved: bool,
+    /// Waits for an attempt after one that failed.
+    pub backoff: bool,
     /// Ended at or after this time.
     pub ended_since: Option<Timestamp>,
     /// Ended before this time.
@@ -246,4 +252,15 @@ pub struct JobFilter {
     pub before: Option<JobId>,
     /// At most this many.
     pub limit: usize,
+}
+
+/// Ends within an hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HourlyEnds {
+    /// The hour: whole hours since 1970 in UTC.
+    pub hour: i64,
+    /// Jobs that succeeded.
+    pub succeeded: u64,
+    /// Jobs that failed, expired or were lost.
+    pub failed: u64,
 }

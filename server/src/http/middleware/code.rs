@@ -87,6 +87,7 @@ codes! {
     FileNotWritable "file_not_writable" 409 "the server cannot replace its jobs file";
     TooManyRemoved "too_many_removed" 409 "a deploy would remove more definitions than its caller allows";
     IdempotencyMismatch "idempotency_mismatch" 409 "the Idempotency-Key stands for another request";
+    NotFailed "not_failed" 409 "the job has not failed";
     NotFinished "not_finished" 409 "the job has not ended";
     NotWaiting "not_waiting" 409 "the job does not wait any more";
     NothingToRelease "nothing_to_release" 409 "nobody has to release the job";

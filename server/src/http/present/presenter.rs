@@ -23,13 +23,16 @@ use crate::http::present::earlier;
 use crate::http::present::members::{self, member_of};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
+use crate::http::present::waiting;
 pub(crate) use crate::http::present::waiting::{
     asked_labels, asked_workers, explain_hint, paused, paused_by, pending, pending_of,
 };
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
-use crate::store::{AttemptRow, BatchState, DependencyRecord, GivenParams, JobRecord, JobRow, RunOnRole};
+use crate::store::{
+    AttemptRow, BatchState, DependencyRecord, FailureStatus, GivenParams, JobRecord, JobRow, RunOnRole,
+};
 use crate::ws::MissingByRevision;
 
 /// Waiting jobs that have the same reason.
@@ -77,7 +80,14 @@ impl Presenter {
     pub(crate) fn job(&self, row: JobRow) -> shapes::Job {
         let attempt = row.attempt.as_ref();
         let live = live(&row);
+        let (unresolved, acknowledged) = match row.failure {
+            FailureStatus::None => (false, None),
+            FailureStatus::Unresolved => (true, None),
+            FailureStatus::Acknowledged(ref it) => (false, Some(shapes::Acknowledgement::of(it))),
+        };
         shapes::Job {
+            unresolved,
+            acknowledged,
             stopping: live.and_then(|attempt| attempt.stopping).map(|cause| cause.name().into()),
             pending_reason: self.waits_for(&row),
             phase: (row.state == State::Assigned).then(|| self.phase(row.job)).flatten(),
@@ -182,15 +192,8 @@ impl Presenter {
     pub(crate) fn waits_for(&self, row: &JobRow) -> Option<shapes::Reason> {
         match self.pending(row) {
             Some(PendingReason::NotDue) => {
-                if let Some(reason) = earlier::waits_for_another(row, &self.snapshot) {
-                    return Some(reason);
-                }
-                let what = match row.attempts.0 {
-                    0 => "it".to_owned(),
-                    past => format!("its attempt {}", past + 1),
-                };
-                let text = format!("{what} is not due before {}", Time(row.due_at)).into();
-                Some(shapes::Reason { text, ..pending(PendingReason::NotDue) })
+                let another = || earlier::waits_for_another(row, &self.snapshot);
+                Some(waiting::backoff(row).or_else(another).unwrap_or_else(|| waiting::not_due(row)))
             }
             Some(PendingReason::PinnedWorkerAway) => Some(self.pinned_worker_away(row, |only| {
                 self.snapshot.workers.get(only).map(|worker| worker.name.to_string())

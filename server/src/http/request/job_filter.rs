@@ -16,7 +16,7 @@ use crate::store::JobFilter;
 use crate::wildcard::matches;
 
 /// The parameters that [`read`] takes, without the cursor.
-pub(crate) const NAMES: [&str; 19] = [
+pub(crate) const NAMES: [&str; 21] = [
     "state",
     "name",
     "worker",
@@ -36,6 +36,8 @@ pub(crate) const NAMES: [&str; 19] = [
     "ended_since",
     "ended_until",
     "text",
+    "unresolved",
+    "backoff",
 ];
 
 /// Reads the filters of a query; the limit is left to the caller.
@@ -58,6 +60,8 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
         ended_since: query.since("ended_since")?,
         ended_until: query.until("ended_until")?,
         text: not_empty(query, "text")?,
+        unresolved: chosen(query, "unresolved")?,
+        backoff: chosen(query, "backoff")?,
         before: query.text("cursor")?.as_deref().map(cursor::read).transpose()?,
         ..JobFilter::default()
     };
@@ -88,6 +92,15 @@ fn not_empty(query: &mut Query, parameter: &'static str) -> Result<Option<String
             Err(invalid_query(parameter, "it is empty").hint("leave it out to select all jobs"))
         }
         text => Ok(text),
+    }
+}
+
+/// True if a filter without a value is chosen. Another value would select every job, too.
+fn chosen(query: &mut Query, parameter: &'static str) -> Result<bool, Problem> {
+    match query.text(parameter)?.as_deref() {
+        None => Ok(false),
+        Some("1" | "true") => Ok(true),
+        Some(_) => Err(invalid_query(parameter, "it is 1").hint("leave it out to select all jobs")),
     }
 }
 

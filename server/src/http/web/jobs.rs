@@ -107,6 +107,10 @@ impl Filter {
         self.may_show(|state| !state.has_ended())
     }
 
+    fn may_show_failures(&self) -> bool {
+        self.may_show(JobState::is_failure)
+    }
+
     fn may_show_ended(&self) -> bool {
         self.may_show(JobState::has_ended)
     }
@@ -116,8 +120,11 @@ impl Filter {
         self.may_show(|state| matches!(state, JobState::Assigned | JobState::Running | JobState::Quarantined))
     }
 
-    /// False if the filter by states leaves out all jobs that fit.
+    /// False if the filter by states, or that of unresolved failures, leaves out all jobs that fit.
     fn may_show(&self, fits: impl Fn(JobState) -> bool) -> bool {
+        if self.others.iter().any(|(name, _)| name == "unresolved") {
+            return JobState::ALL.into_iter().any(|state| state.is_failure() && fits(state));
+        }
         let named = |name: &str| JobState::ALL.into_iter().find(|state| state.name() == name);
         self.state.is_empty() || self.state.split(',').filter_map(named).any(fits)
     }
@@ -137,6 +144,8 @@ impl Filter {
             "ended_since" => format!("that ended from {value}"),
             "ended_until" if has_ended_since => format!("until {value}"),
             "ended_until" => format!("that ended until {value}"),
+            "unresolved" => "that have failed and that nobody has dealt with".to_owned(),
+            "backoff" => "that wait for their next attempt".to_owned(),
             "accepted_since" => format!("accepted from {value}"),
             _ => format!("accepted until {value}"),
         });

@@ -10,10 +10,11 @@ use super::shared::{
     BULK, CLEAR, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, MEMBERS, NO_BODY, ON_JOB, PAGE,
     PAGING, REVISION, SUBMISSION, SUBMIT, WAIT,
 };
-use crate::http::api::bulk::selection::Selection;
+use crate::http::api::bulk::selection::{AcknowledgedSelection, Selection};
 use crate::http::middleware::code::Code;
 use crate::http::present::shapes;
 use crate::http::request::job_request::{JobChanges, JobPatch, Member, Submission};
+use crate::http::request::reason::ReasonBody;
 
 pub(super) fn jobs() -> Vec<Operation> {
     let submitted =
@@ -109,6 +110,13 @@ pub(super) fn jobs() -> Vec<Operation> {
         Operation::post("/api/jobs/{id}/release", "jobs", "release_job", "Queue a quarantined job again, or give up an unreachable attempt")
             .answers(200, "The job as it is now.", vec![object::<shapes::FullJob>(full_job())])
             .problems(&[&ON_JOB, &NO_BODY, &[Code::AlreadyFinished, Code::NothingToRelease, Code::OutOfScope, Code::RefusedByStore]]),
+        Operation::post("/api/jobs/{id}/acknowledge", "jobs", "acknowledge_job", "Say that the failure of a job is dealt with")
+            .may_have_body(object::<ReasonBody>(json!({ "reason": "disk swap" })))
+            .answers(200, "The job as it is now. The first acknowledgement stays.", vec![object::<shapes::FullJob>(full_job())])
+            .problems(&[&ON_JOB, &JSON_BODY, &[Code::NotFailed, Code::InvalidReason, Code::TooLong, Code::OutOfScope, Code::Draining]]),
+        Operation::delete("/api/jobs/{id}/acknowledge", "jobs", "unacknowledge_job", "Take the acknowledgement of a job back")
+            .answers(200, "The job as it is now. Unless it was retried, it is unresolved again.", vec![object::<shapes::FullJob>(full_job())])
+            .problems(&[&ON_JOB, &NO_BODY, &[Code::NotFailed, Code::OutOfScope, Code::Draining]]),
         Operation::post("/api/jobs/{id}/retry", "jobs", "retry_job", "Run an ended job again, as a new job")
             .takes(&SUBMIT)
             .takes(&[REVISION, MEMBERS, CLEAR])
@@ -161,6 +169,22 @@ pub(super) fn jobs_in_bulk() -> Vec<Operation> {
             "release_jobs",
             "Release quarantined jobs that fit filters, or that are named",
         ),
+        Operation::post(
+            "/api/jobs/acknowledge",
+            "jobs",
+            "acknowledge_jobs",
+            "Say that the failures that fit filters, or that are named, are dealt with",
+        )
+        .takes(&FILTERS)
+        .takes(&[CURSOR, DRY_RUN, KEY])
+        .takes(&[query("undo", Kind::Switch, "Take the acknowledgements back instead.")])
+        .may_have_body(object::<AcknowledgedSelection>(json!({ "ids": [12, 13], "reason": "disk swap" })))
+        .answers(
+            200,
+            "The number of jobs, and what became of them.",
+            vec![object::<shapes::BulkResult>(bulk_result())],
+        )
+        .problems(&[&FILTERING, &JSON_BODY, &BULK, &[Code::InvalidReason]]),
     ]
 }
 

@@ -49,7 +49,7 @@ pub(super) const WAIT: Kind = Kind::Duration("30s");
 pub(super) const LINK: &[(&str, &str)] = &[("link", "The next page, if there is one: `<…>; rel=\"next\"`.")];
 
 /// The filters that select jobs.
-pub(super) const FILTERS: [Parameter; 19] = [
+pub(super) const FILTERS: [Parameter; 21] = [
     query("state", Kind::Text("queued,running"), "States, separated by commas."),
     query("name", Kind::Text("resize"), "Definitions, separated by commas; `*` stands for any text."),
     query("worker", Kind::Text("rack-1"), "The number or name of the worker of the latest attempt."),
@@ -73,6 +73,12 @@ pub(super) const FILTERS: [Parameter; 19] = [
     query("ended_since", Kind::Instant, "Ended at or after this instant; a date as in since."),
     query("ended_until", Kind::Instant, "Ended before this instant; a date as in until."),
     query("text", Kind::Text("disk full"), "A text in the reason of the end."),
+    query(
+        "unresolved",
+        Kind::Word(&["1"]),
+        "Failures that nobody has dealt with: not retried, and not acknowledged.",
+    ),
+    query("backoff", Kind::Word(&["1"]), "Jobs that wait for their next attempt, after one that failed."),
 ];
 
 /// Problems of a body in JSON.

@@ -12,7 +12,7 @@ use super::{Failure, InstallationCounters, WriteCache, WriteResult, definition_e
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_REQUESTER, last_of};
 use crate::store::sqlite::positions::TOLD_BY_NUMBER;
 use crate::store::sqlite::rows::{self, HAS_LABELS, HAS_NARROWING, HAS_OVERRIDES};
-use crate::store::sqlite::{hooks, run_on};
+use crate::store::sqlite::{failures, hooks, run_on};
 
 /// An ended job that retention may delete.
 #[derive(Clone, Copy, Debug)]
@@ -159,6 +159,8 @@ fn delete_rows(connection: &Connection, block: i64, doomed: &[Candidate]) -> Wri
             connection.prepare_cached("DELETE FROM dependencies WHERE job = ?1")?.execute([job])?;
         }
     }
+    let failed = doomed.iter().filter(|candidate| definition_ends::is_bad(candidate.state));
+    failures::remove(connection, failed.map(|candidate| candidate.job))?;
     Ok(())
 }
 
