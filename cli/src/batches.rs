@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use server::http::present::shapes::Pause;
 
 use crate::api::{Api, idempotency_key, parse};
 use crate::args::CommonArgs;
@@ -293,6 +294,7 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
             Some(batch.skipped).filter(|skipped| *skipped > 0).map(|it| it.to_string()).unwrap_or_default(),
         ),
         ("cancelled by", view::optional(batch.cancelled_by.as_ref())),
+        ("paused", batch.pause.as_ref().map(paused_text).unwrap_or_default()),
         ("accepted", format!("{} ago", view::since(batch.created_at, now))),
         ("made by", view::optional(batch.submitted_by.as_ref())),
         ("before", dependencies_in_words(&full.dependents)),
@@ -311,10 +313,17 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The state, and that the batch was stopped by its failures or is being cancelled.
+/// A pause in the words of its beginning, its end, its requester and its reason.
+fn paused_text(pause: &Pause) -> String {
+    let since = pause.since.map(|since| format!("since {since}")).unwrap_or_default();
+    format!("{since}{}", pause.why())
+}
+
+/// The state, and that the batch was stopped by its failures, is being cancelled or is paused.
 pub(crate) fn state_text(batch: &BatchSummary) -> String {
     match (batch.max_failures_reached, batch.ended_at) {
         (false, None) if batch.cancelled_by.is_some() => format!("{} (stopping)", batch.state),
+        (false, _) if batch.pause.is_some() => format!("{} (paused)", batch.state),
         (false, _) => batch.state.to_string(),
         (true, None) => format!("{} (stopping)", batch.state),
         (true, Some(_)) => format!("{} (stopped)", batch.state),

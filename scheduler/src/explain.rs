@@ -123,8 +123,9 @@ impl Scheduler {
         let (state, pending) = pending::state_and_reason(self, id, pending::why_waiting_by_search);
         let needs = self.limits.needs(job.definition, placement::key_set_of(self, job));
         let limits = needs.all().filter_map(|limit| self.limits.facts_of(limit, now)).collect();
-        let pauses =
-            self.pauses.of_jobs(&definition).map(|(target, pause)| (target, pause.clone())).collect();
+        let of_batch = self.paused_batch(id, job).and_then(|first| self.pauses.of_batch(first));
+        let pauses = self.pauses.of_jobs(&definition).chain(of_batch);
+        let pauses = pauses.map(|(target, pause)| (target, pause.clone())).collect();
         let lane = match job.live_state {
             LiveState::Queued(lane) => Some(lane),
             LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {
@@ -179,11 +180,9 @@ fn verdict(scheduler: &Scheduler, job: &Job, definition: &Definition, worker: &W
         return PlacementVerdict::Holding;
     }
     let lane = match job.live_state {
-        LiveState::Queued(lane) => lane,
+        LiveState::Queued(lane) if !lane.is_paused() => lane,
         // The lane that the job would wait in.
-        LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {
-            placement::lane_of(scheduler, job)
-        }
+        _ => placement::lane_once_resumed(scheduler, job),
     };
     let obstacles: Vec<Obstacle> = obstacles(scheduler, worker, lane).collect();
     match () {

@@ -1,13 +1,14 @@
-//! Pauses of definitions, groups, schedules and the whole server: each lasts until somebody resumes it, or until a time that was given with it.
+//! Pauses of definitions, groups, schedules, batches and the whole server: each lasts until somebody resumes it, or until a time that was given with it.
+//! That of a batch ends with the batch, too.
 //! They are kept by name, so a new revision, a removed definition that comes back and a restart change nothing about them. A job is paused by
 //! the definition that it was made with: a group by the `concurrency.group` of its own revision, as for permits. The queue keeps the lanes of
-//! paused definitions apart from the others, so steps do not look at them.
+//! paused definitions, and those of members of paused batches, apart from the others, so steps do not look at them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::fmt;
 
-use protocol::Timestamp;
+use protocol::{JobId, Timestamp};
 
 use crate::definition::Definition;
 use crate::origin::Intervention;
@@ -26,9 +27,11 @@ pub enum PauseTarget {
     Definition(Arc<str>),
     /// One schedule of a definition.
     Schedule(Arc<str>, ScheduleId),
+    /// The members of the batch with this first job. It has members that have not ended. The last kind, for [`Pauses::has_batches`].
+    Batch(JobId),
 }
 
-/// As people read it: `all`, `all schedules`, `group db-main`, the name of a definition, or `name/schedule`.
+/// As people read it: `all`, `all schedules`, `group db-main`, the name of a definition, `name/schedule`, or `batch 12`.
 impl fmt::Display for PauseTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -37,6 +40,7 @@ impl fmt::Display for PauseTarget {
             Self::Group(name) => write!(f, "group {name}"),
             Self::Definition(name) => f.write_str(name),
             Self::Schedule(name, id) => write!(f, "{name}/{id}"),
+            Self::Batch(first) => write!(f, "batch {first}"),
         }
     }
 }
@@ -61,6 +65,8 @@ pub enum PauseChange {
     },
     /// It was to end at this time, which has come.
     Ended(Timestamp),
+    /// The batch that was its target has ended.
+    BatchEnded,
 }
 
 impl PauseChange {
@@ -69,7 +75,7 @@ impl PauseChange {
     pub const fn in_force(&self) -> Option<&Intervention> {
         match self {
             Self::Set(pause) => Some(pause),
-            Self::Resumed { .. } | Self::Ended(_) => None,
+            Self::Resumed { .. } | Self::Ended(_) | Self::BatchEnded => None,
         }
     }
 }
@@ -134,6 +140,17 @@ impl Pauses {
     /// The pauses that hold back the jobs of a definition.
     pub fn of_jobs(&self, definition: &Definition) -> impl Iterator<Item = (PauseTarget, &Intervention)> {
         self.reaching(definition.name.as_str().into(), group_of(definition))
+    }
+
+    /// Some batch is paused.
+    #[must_use]
+    pub fn has_batches(&self) -> bool {
+        matches!(self.in_force.last_key_value(), Some((PauseTarget::Batch(_), _)))
+    }
+
+    /// The pause of the batch with this first job.
+    pub fn of_batch(&self, first: JobId) -> Option<(PauseTarget, &Intervention)> {
+        self.among([PauseTarget::Batch(first)]).next()
     }
 
     /// The pauses that reach a schedule of this definition.

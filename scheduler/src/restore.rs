@@ -139,7 +139,7 @@ impl Scheduler {
         self.learn(definition);
     }
 
-    /// Adds the state of schedules, and what is paused. The rules of schedules come with the first reading of jobs.yaml.
+    /// Adds the state of schedules, and what is paused. Call it before the jobs are added. The rules of schedules come with the first reading of jobs.yaml.
     pub fn restore_schedules(&mut self, mut live: LiveSchedules) {
         self.pauses = Pauses::of(mem::take(&mut live.paused));
         handlers::pause::apply(self);
@@ -249,7 +249,7 @@ impl Scheduler {
             (State::Quarantined, None) => job.live_state = LiveState::Quarantined,
             (_, None) if role == RunOnRole::Parent => job.live_state = self.restore_parent(id),
             (_, None) => {
-                let lane = placement::lane_of(self, &job);
+                let lane = placement::lane_of(self, id, &job);
                 job.live_state = LiveState::Queued(lane);
                 self.ready.push(lane, job.queue_key(self.config.priority_ageing, id));
                 gate::enter_queue(self, lane, id);

@@ -124,9 +124,10 @@ impl Scheduler {
             } else {
                 why()
             };
-            let rest = counts.jobs - counts.limited - counts.rate_limited;
+            let rest = counts.jobs - counts.limited - counts.rate_limited - counts.paused;
             let under = |reason| pending_reason::under_limit(self, reason, worker_reason);
             let reasons = [
+                (counts.paused, PendingReason::Paused),
                 (rest, pending_reason::without_keys(self, definition, worker_reason)),
                 (counts.rate_limited, under(PendingReason::RateLimited)),
                 (counts.limited, under(PendingReason::Limited)),

@@ -50,7 +50,7 @@ impl World {
 
     /// Resumes all jobs, whether they are paused or not. A pause that ends soon must do so by itself.
     pub(crate) fn resume_jobs(&mut self) {
-        for target in self.workload.paused_jobs() {
+        for target in self.holding_targets() {
             if !self.ends_soon(&target) {
                 self.ask(Command::Pause(target, false, None));
             }
@@ -59,11 +59,17 @@ impl World {
 
     /// Resumes what a pause holds back that came after all: it was on its way when all jobs were resumed.
     pub(crate) fn resume_late_pauses(&mut self) {
-        for target in self.workload.paused_jobs() {
+        for target in self.holding_targets() {
             if self.server.disk.schedules.is_in_force(&target) && !self.ends_soon(&target) {
                 self.ask(Command::Pause(target, false, None));
             }
         }
+    }
+
+    /// All that can be paused and keep jobs from a start.
+    fn holding_targets(&self) -> Vec<PauseTarget> {
+        let batches = self.server.disk.schedules.paused_batches().cloned();
+        self.workload.paused_jobs().into_iter().chain(batches).collect()
     }
 
     fn ends_soon(&self, target: &PauseTarget) -> bool {

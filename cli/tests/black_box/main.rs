@@ -6,6 +6,7 @@ mod ageing;
 mod attempts;
 mod audit;
 mod batch_cancel;
+mod batch_pauses;
 mod batch_results;
 mod batches;
 mod bulk;

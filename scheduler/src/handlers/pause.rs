@@ -1,5 +1,5 @@
 //! Somebody pauses jobs and schedules, or lets them go on. Nothing that runs is touched. Waiting jobs stay where they are, and attempts in
-//! backlogs are recalled. Slots up to now are decided by what held before, so a pause never reaches back, and what was skipped under it
+//! backlogs are recalled. Members of a paused batch wait in lanes of their own, which are never next. Slots up to now are decided by what held before, so a pause never reaches back, and what was skipped under it
 //! never fires. A pause with an end ends by itself, at the first step after that time.
 
 use alloc::collections::BTreeSet;
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use protocol::{JobId, Now};
 
 use crate::core::Scheduler;
-use crate::handlers::fire;
+use crate::handlers::{batch, fire};
 use crate::ids::DefinitionNo;
 use crate::input::PauseRequest;
 use crate::job::Job;
@@ -20,6 +20,12 @@ use crate::step::{Answer, Change, Rejection};
 
 pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) {
     let PauseRequest { ticket, target, paused, until, origin } = request;
+    if let PauseTarget::Batch(first) = &target
+        && !batch::is_visible(scheduler, *first)
+    {
+        scheduler.reply(ticket, Answer::Rejected(Rejection::NotLive));
+        return;
+    }
     // An operator's command may look at all schedules.
     let reached = scheduler.schedules.reached_by(&target);
     let is_known = scheduler.pauses.contains(&target);
@@ -43,13 +49,13 @@ pub(crate) fn pause(scheduler: &mut Scheduler, now: Now, request: PauseRequest) 
         return scheduler.reply(ticket, Answer::Pause(unchanged.into()));
     };
     let result = PauseResult { former, in_force: change.in_force().cloned() };
-    put(scheduler, target, change);
+    put(scheduler, target.clone(), change);
     // With a new end or origin alone, the same jobs and schedules are held back.
     if paused != is_known {
         for number in reached {
             fire::arm(scheduler, number);
         }
-        apply(scheduler);
+        apply_to(scheduler, &target);
         recall_paused(scheduler, now);
     }
     scheduler.reply(ticket, Answer::Pause(result.into()));
@@ -67,13 +73,30 @@ pub(crate) fn end_due(scheduler: &mut Scheduler, now: Now) {
         for number in &reached {
             fire::skip_until_pause_ends(scheduler, now, *number);
         }
-        put(scheduler, target, PauseChange::Ended(at));
+        put(scheduler, target.clone(), PauseChange::Ended(at));
         for number in reached {
             fire::arm(scheduler, number);
         }
+        apply_to(scheduler, &target);
     }
-    apply(scheduler);
     scheduler.changed = true;
+}
+
+/// Ends the pause of a batch whose last member has just ended.
+pub(crate) fn batch_ended(scheduler: &mut Scheduler, first: JobId) {
+    let target = PauseTarget::Batch(first);
+    if scheduler.pauses.contains(&target) {
+        put(scheduler, target, PauseChange::BatchEnded);
+        scheduler.changed = true;
+    }
+}
+
+/// Holds back the jobs that a pause reaches, or lets them go on.
+fn apply_to(scheduler: &mut Scheduler, target: &PauseTarget) {
+    match target {
+        PauseTarget::Batch(first) => batch::requeue_members(scheduler, *first),
+        _ => apply(scheduler),
+    }
 }
 
 fn put(scheduler: &mut Scheduler, target: PauseTarget, pause: PauseChange) {
@@ -85,9 +108,11 @@ fn put(scheduler: &mut Scheduler, target: PauseTarget, pause: PauseChange) {
 fn recall_paused(scheduler: &mut Scheduler, now: Now) {
     let workers = scheduler.fleet.with_backlog();
     let prefetched = workers.flat_map(|worker| worker.holdings.prefetched.iter().map(|key| key.job()));
-    let is_paused = |job: &Job| scheduler.ready.is_paused(job.definition);
+    let is_paused = |id: JobId, job: &Job| {
+        scheduler.ready.is_paused(job.definition) || scheduler.paused_batch(id, job).is_some()
+    };
     let paused: Vec<JobId> =
-        prefetched.filter(|job| scheduler.jobs.get(job).is_some_and(is_paused)).collect();
+        prefetched.filter(|id| scheduler.jobs.get(id).is_some_and(|job| is_paused(*id, job))).collect();
     recall::recall_unstarted(scheduler, now, paused);
 }
 

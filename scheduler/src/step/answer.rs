@@ -144,7 +144,7 @@ pub enum PendingReason {
     Replacing,
     /// No member of it has started yet.
     Members,
-    /// Its definition, the group of that, or the whole server is paused.
+    /// Its batch, its definition, the group of that, or the whole server is paused.
     Paused,
     /// The server has not all secrets that its definition names.
     SecretsMissing,

@@ -111,6 +111,8 @@ pub(crate) struct Job {
     hook_depth: u8,
     /// The first job of its batch.
     batch: Option<u64>,
+    /// Its batch is paused.
+    batch_paused: bool,
     job_failures: u32,
     oom_kills: u32,
     losses: Vec<Timestamp>,

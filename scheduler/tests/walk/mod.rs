@@ -18,6 +18,7 @@ use crate::world::scheduler::origin::Origin;
 use crate::world::scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
 };
+use crate::world::scheduler::step::Change;
 use crate::world::{World, definition};
 
 #[allow(unused_imports, reason = "used in part by each test")]
@@ -93,6 +94,12 @@ pub(crate) enum Act {
     Pause(u8, bool),
     /// Somebody pauses a definition, a group, or everything for so many milliseconds.
     PauseFor(u8, u64),
+    /// Somebody pauses or resumes one of the latest batches, or pauses it for so many milliseconds.
+    PauseBatch {
+        which: u8,
+        paused: bool,
+        lasts: Option<u64>,
+    },
     Foreign {
         worker: u8,
         which: u8,
@@ -133,6 +140,8 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         1 => (0..4_u8, 0..4_u8).prop_map(|(worker, runtime)| Act::Condition(worker, runtime)),
         1 => (0..8_u8, prop::bool::weighted(0.4)).prop_map(|(what, paused)| Act::Pause(what, paused)),
         1 => (0..6_u8, 0..90_000_u64).prop_map(|(what, lasts)| Act::PauseFor(what, lasts)),
+        2 => (0..4_u8, prop::bool::weighted(0.6), prop::option::weighted(0.3, 0..90_000_u64))
+            .prop_map(|(which, paused, lasts)| Act::PauseBatch { which, paused, lasts: lasts.filter(|_| paused) }),
         2 => (0..4_u8, 0..6_u8).prop_map(|(worker, label)| Act::Label(worker, label)),
         1 => (0..4_u8, any::<u8>(), 0..6_u8)
             .prop_map(|(worker, which, owner)| Act::Foreign { worker, which, owner }),
@@ -346,6 +355,16 @@ pub(crate) fn take(world: &mut World, act: Act) {
         Act::PauseFor(what, lasts) => {
             let lasts = Some(Duration::from_millis(lasts));
             world.pause_with(PAUSED[usize::from(what)], true, lasts, Origin::default());
+        }
+        Act::PauseBatch { which, paused, lasts } => {
+            let added = world.steps.iter().rev().flat_map(|(_, step)| &step.changes);
+            let mut firsts = added.filter_map(|change| match change {
+                Change::BatchAdded(batch) => Some(batch.first),
+                _ => None,
+            });
+            let Some(first) = firsts.nth(usize::from(which)) else { return };
+            let lasts = lasts.map(Duration::from_millis);
+            world.pause_with(&format!("batch:j{first}"), paused, lasts, Origin::default());
         }
         Act::Label(worker, label) => {
             let (name, value) = [

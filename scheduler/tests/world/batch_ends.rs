@@ -14,6 +14,12 @@ impl Ledger {
         })
     }
 
+    /// The job is one of a batch that is paused.
+    pub(super) fn is_of_paused_batch(&self, job: JobId) -> bool {
+        let batch = self.batches.range(..=job).next_back().map(|(_, batch)| batch);
+        batch.is_some_and(|batch| job < end(batch) && self.paused_batches.contains(&batch.first))
+    }
+
     fn has_too_many_failures(&self, batch: &NewBatch) -> bool {
         batch.options.max_failures.is_some_and(|max| self.failures(batch) >= max)
     }

@@ -19,6 +19,7 @@ use crate::world::scheduler::hooks::{HookEvent, HookRow};
 use crate::world::scheduler::ids::Ticket;
 use crate::world::scheduler::input::KeyHolder;
 use crate::world::scheduler::job::State;
+use crate::world::scheduler::pauses::{PauseChange, PauseTarget};
 use crate::world::scheduler::schedule::ScheduleId;
 use crate::world::scheduler::schedules::{FireRow, FireVerdict};
 use crate::world::scheduler::step::{Answer, Change, Effect, Note, Rejection};
@@ -66,6 +67,8 @@ pub(crate) struct Ledger {
     ended_batches: BTreeMap<JobId, State>,
     /// Batches that were cancelled as a whole.
     pub(super) cancelled_batches: BTreeSet<JobId>,
+    /// Batches that are paused.
+    pub(super) paused_batches: BTreeSet<JobId>,
     /// Jobs that were skipped.
     skipped: BTreeSet<JobId>,
     cursors: BTreeMap<(Arc<str>, ScheduleId), Timestamp>,
@@ -143,6 +146,7 @@ impl Ledger {
                 self.last_fence = it.token.fence.0;
                 self.tried.insert(it.token);
                 prop_assert!(!self.is_stopped(it.token.job), "{} of a stopped batch is assigned", it.token);
+                prop_assert!(!self.is_of_paused_batch(it.token.job), "{} of a paused batch", it.token);
                 prop_assert!(self.may_start(it.token.job), "{} waits for another job", it.token);
                 let row = self.row(it.token.job)?;
                 prop_assert!(row.state == State::Queued && row.current.is_none(), "{row:?} assigned");
@@ -275,11 +279,24 @@ impl Ledger {
                     row.state = State::Running;
                 }
             }
+            Change::Paused { target: PauseTarget::Batch(first), pause } => {
+                let is_live = self.batches.contains_key(first);
+                match pause {
+                    PauseChange::BatchEnded => {
+                        prop_assert!(!is_live && self.paused_batches.remove(first), "{pause:?}")
+                    }
+                    PauseChange::Set(_) => {
+                        self.paused_batches.insert(*first);
+                        prop_assert!(is_live, "{first} has ended, and is paused");
+                    }
+                    _ => prop_assert!(is_live && self.paused_batches.remove(first), "{pause:?}"),
+                }
+            }
+            Change::Paused { .. } => {}
             Change::Member(_) | Change::WorkerUsed(_) => {}
             Change::Worker(_)
             | Change::CordonEnded { .. }
             | Change::WorkerForgotten(_)
-            | Change::Paused { .. }
             | Change::Unique(_)
             | Change::RateUsed(_) => {}
             Change::Expectation(_) | Change::ExpectationDropped { .. } => {}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::World;
-use super::protocol::Timestamp;
+use super::protocol::{JobId, Timestamp};
 use super::scheduler::ids::GroupNo;
 use super::scheduler::input::{BackfillRequest, Input, PauseRequest};
 use super::scheduler::origin::Origin;
@@ -11,7 +11,7 @@ use super::scheduler::pauses::PauseTarget;
 use super::scheduler::schedule::ScheduleId;
 
 impl World {
-    /// `all`, `schedules`, `group:name`, `name`, or `name/schedule`.
+    /// `all`, `schedules`, `group:name`, `batch:j1`, `name`, or `name/schedule`.
     pub fn pause(&mut self, target: &str, paused: bool) {
         self.pause_with(target, paused, None, Origin::default());
     }
@@ -24,7 +24,10 @@ impl World {
             None if target == "schedules" => PauseTarget::Schedules,
             None => match target.strip_prefix("group:") {
                 Some(group) => PauseTarget::Group(group.into()),
-                None => PauseTarget::Definition(target.into()),
+                None => match target.strip_prefix("batch:j") {
+                    Some(first) => PauseTarget::Batch(JobId(first.parse().expect("a number"))),
+                    None => PauseTarget::Definition(target.into()),
+                },
             },
         };
         let ticket = self.ticket();

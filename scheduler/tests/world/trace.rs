@@ -212,12 +212,13 @@ fn change_line(start: Timestamp, change: &Change) -> String {
                 PauseChange::Set(pause) => ("paused", Some(pause)),
                 PauseChange::Resumed { .. } => ("goes on", None),
                 PauseChange::Ended(_) => ("goes on: its time has come", None),
+                PauseChange::BatchEnded => ("goes on: it has ended", None),
             };
             let until = in_force.and_then(|pause| pause.until).map(|until| format!(" until {}", at(&until)));
             let by = match pause {
                 PauseChange::Set(pause) => &*pause.origin.by,
                 PauseChange::Resumed { by } => by,
-                PauseChange::Ended(_) => "",
+                PauseChange::Ended(_) | PauseChange::BatchEnded => "",
             };
             let by = Some(by).filter(|by| !by.is_empty());
             let by = by.map(|by| format!(" by {by}")).unwrap_or_default();

@@ -39,6 +39,8 @@ pub const KINDS: [&str; 46] = [
     "attempt.gone",
     "batch.accepted",
     "batch.ended",
+    "batch.paused",
+    "batch.resumed",
     "hook.made",
     "hook.left_out",
     "schedule.fired",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use protocol::JobId;
 use scheduler::batches::{LiveBatch, NewBatch, is_failure};
 use scheduler::job::State;
+use scheduler::pauses::PauseChange;
 use scheduler::step::Change;
 
 use super::Row;
@@ -60,6 +61,22 @@ impl Batches {
         Ok(())
     }
 
+    /// Somebody pauses a batch that has not ended, or its pause is over: with the batch, or before.
+    ///
+    /// # Errors
+    /// The batch has ended, or has not.
+    pub(super) fn pause(&self, first: JobId, pause: &PauseChange, rows: &mut Rows) -> Result<(), String> {
+        let batch = self.live.get(&first);
+        if batch.is_none() != matches!(pause, PauseChange::BatchEnded) {
+            return Err(format!("the batch of job {first}, {batch:?}, is paused: {pause:?}"));
+        }
+        let members = batch.map_or(0, |batch| batch.count) as usize;
+        for row in rows.iter_mut().skip(first.0 as usize - 1).take(members).flatten() {
+            row.batch_paused = pause.in_force().is_some();
+        }
+        Ok(())
+    }
+
     /// Forgets a batch that was never finished.
     pub(super) fn forget(&mut self, first: JobId) {
         self.live.remove(&first);
@@ -68,6 +85,11 @@ impl Batches {
     /// The batch has not ended.
     pub(super) fn is_live(&self, first: JobId) -> bool {
         self.live.contains_key(&first)
+    }
+
+    /// The latest batch that has not ended.
+    pub(super) fn last_live(&self) -> Option<JobId> {
+        self.live.keys().next_back().copied()
     }
 
     /// The state in which a batch ended.

@@ -196,7 +196,7 @@ impl Presenter {
                 self.snapshot.workers.get(only).map(|worker| worker.name.to_string())
             })),
             Some(PendingReason::SecretsMissing) => Some(self.secrets_missing(row)),
-            Some(PendingReason::Paused) => Some(paused(&self.snapshot, self.definition(row))),
+            Some(PendingReason::Paused) => Some(paused(&self.snapshot, self.definition(row), row.batch)),
             Some(reason) => {
                 Some(pending_of(reason, row.narrowing.as_deref()).and(explain_hint(reason, row.job)))
             }
@@ -248,6 +248,9 @@ impl Presenter {
             State::Scheduled => Some(PendingReason::NotDue),
             State::Quarantined => Some(PendingReason::Quarantined),
             State::Queued if matches!(row.run_on_role, RunOnRole::Parent(_)) => Some(PendingReason::Members),
+            State::Queued if row.batch.is_some_and(|first| self.is_batch_paused(first)) => {
+                Some(PendingReason::Paused)
+            }
             State::Queued => {
                 // A job has an entry of its own only if it is pinned to its last worker, unless that attempt failed for infrastructure.
                 let is_own = |outcome| retry::budget(outcome) != RetryBudget::Infrastructure;
@@ -261,6 +264,10 @@ impl Presenter {
             }
             _ => None,
         }
+    }
+
+    fn is_batch_paused(&self, first: JobId) -> bool {
+        self.snapshot.pauses.of_batch(first).is_some()
     }
 
     fn phase(&self, job: JobId) -> Option<shapes::Phase> {

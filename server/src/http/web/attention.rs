@@ -111,6 +111,7 @@ fn paused(snapshot: &Snapshot) -> impl Iterator<Item = (String, String)> {
             PauseTarget::Server | PauseTarget::Group(_) => "/definitions".to_owned(),
             PauseTarget::Schedules => "/schedules".to_owned(),
             PauseTarget::Definition(name) | PauseTarget::Schedule(name, _) => format!("/definitions/{name}"),
+            PauseTarget::Batch(first) => format!("/batches/{first}"),
         };
         let are = if *target == PauseTarget::Schedules { "are" } else { "is" };
         let shown = Pause::of(target, pause);

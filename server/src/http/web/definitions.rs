@@ -156,7 +156,7 @@ struct DefinitionPage {
 }
 
 /// A pause as a line of a page.
-struct PauseLine {
+pub(super) struct PauseLine {
     what: String,
     since: Option<Moment>,
     until: Option<Moment>,
@@ -167,7 +167,7 @@ struct PauseLine {
 }
 
 impl PauseLine {
-    fn of(pause: &Pause) -> Self {
+    pub(super) fn of(pause: &Pause) -> Self {
         Self {
             what: pause.words(),
             since: pause.since.map(format::moment),

@@ -19,7 +19,7 @@ use protocol::JobId;
 use crate::auth::Denial;
 use crate::auth::actor::Actor;
 use crate::excerpt::excerpt;
-use crate::http::api::bulk;
+use crate::http::api::{bulk, pauses};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::batch::summary;
@@ -56,7 +56,8 @@ pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page<shap
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| cursor::write(row.first));
-    Ok(Page { entries: rows.into_iter().map(summary).collect(), next })
+    let snapshot = state.services.engine.snapshot();
+    Ok(Page { entries: rows.into_iter().map(|row| summary(row, &snapshot.pauses)).collect(), next })
 }
 
 /// `GET /api/batches/{id}`
@@ -80,13 +81,16 @@ pub(crate) async fn operate(
     IdAndVerb(id, verb): IdAndVerb,
     request: Request,
 ) -> Result<Response, Problem> {
-    if !matches!(verb.as_str(), "cancel" | "retry") {
+    if !matches!(verb.as_str(), "cancel" | "retry" | "pause" | "resume") {
         let detail = format!("there is no operation \"{}\" on batches", excerpt(&verb));
-        return Err(Problem::new(Code::NotFound, detail).hint("the operations are cancel and retry"));
+        return Err(
+            Problem::new(Code::NotFound, detail).hint("the operations are cancel, retry, pause and resume")
+        );
     }
     let batch = find(&state, JobId(id)).await?;
     match verb.as_str() {
         "cancel" => bulk::cancel_batch(state, batch.first, request).await,
+        "pause" | "resume" => pauses::pause_batch(&state, &batch, verb == "pause", request).await,
         _ => retry::retry(&state, &batch, request).await,
     }
 }
@@ -105,7 +109,7 @@ pub(crate) async fn full(state: &AppState, first: JobId) -> Result<shapes::FullB
     let presenter = state.presenter();
     let outcomes = failures.outcomes.into_iter();
     Ok(shapes::FullBatch {
-        batch: summary(row),
+        batch: summary(row, &state.services.engine.snapshot().pauses),
         failures: failures.first.into_iter().map(|row| presenter.job(row)).collect(),
         outcomes: outcomes.map(|(outcome, count)| (outcome.name().to_owned(), count)).collect(),
         dependents: dependents.iter().map(dependency).collect(),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::Request;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use protocol::JobId;
@@ -48,6 +49,25 @@ pub(crate) async fn cancel_batch(
     operation.cancel_members(first, members, &mut result).await?;
     note::detail(verb.in_words(&result));
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
+}
+
+/// Refuses a token that may not act on all members of a batch that have not ended.
+///
+/// # Errors
+/// `out_of_scope`, and those of a read.
+pub(crate) async fn check_scope_of_members(
+    state: &Arc<AppState>,
+    first: JobId,
+    parts: &Parts,
+) -> Result<(), Problem> {
+    let (verb, revision) = (Verb::Cancel, RevisionChoice::Current);
+    let (by, request_id) = (requester(parts), RequestId::of(&parts.extensions));
+    let operation = Operation { state: Arc::clone(state), verb, revision, by, request_id, key: None };
+    if Arc::new(operation).may_cancel_all(first).await? {
+        return Ok(());
+    }
+    // A token with a whole scope may act on all of them.
+    Ok(Actor::current().check_whole_scope()?)
 }
 
 /// The batch whose members a query selects, if it has no other filter.

@@ -6,6 +6,7 @@ use super::super::operation::{ID, Kind, Operation, list, object, query, text};
 use super::examples::{
     batch, batch_summary, bulk_result, full_job, job, reason, replayed_batch, retried_batch, worker_ref,
 };
+use super::settings::{resume, with_reason};
 use super::shared::{
     BULK, CLEAR, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, MEMBERS, NO_BODY, ON_JOB, PAGE,
     PAGING, REVISION, SUBMISSION, SUBMIT, WAIT,
@@ -183,6 +184,10 @@ pub(super) fn batches() -> Vec<Operation> {
                 vec![object::<shapes::BulkResult>(bulk_result())],
             )
             .problems(&[&NO_BODY, &BULK, &[Code::BatchNotFound, Code::InvalidId, Code::InvalidCursor]]),
+        with_reason(resume("/api/batches/{id}/pause", "batches", "pause_batch", "Let the waiting members of a batch wait on"))
+            .problems(&[&[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished]]),
+        resume("/api/batches/{id}/resume", "batches", "resume_batch", "Let the members of a paused batch start")
+            .problems(&[&NO_BODY, &[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished]]),
         Operation::post("/api/batches/{id}/retry", "batches", "retry_batch", "Make a batch of the members that have not succeeded")
             .takes(&[
                 query("batch_name", Kind::Text("film 7"), "The name of the new batch, instead of that of this one."),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Dependency, Job, Reason, Refusal, Text, Time};
+use super::{Dependency, Job, Pause, Reason, Refusal, Text, Time};
 
 /// The jobs of one request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -87,6 +87,9 @@ pub struct BatchSummary {
     /// The time of that request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_at: Option<Time>,
+    /// Its pause: its waiting members are not sent to workers. Pauses of definitions, groups and the server are in `GET /api/pauses` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
     /// Members that may be on workers at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
