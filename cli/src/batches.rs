@@ -3,6 +3,7 @@
 
 mod results;
 mod retry;
+mod set;
 
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ pub(crate) fn parse_id(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "a batch's id is a whole number from 1; 'longshore batches' lists them, with --name those of a name".to_owned())
 }
 
-/// Show a batch or its results, wait for its end, cancel it, or retry it.
+/// Show a batch or its results, wait for its end, cancel it, change its limits, or retry it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore batch 120             how many members are in each state, and the first failures
@@ -59,6 +60,8 @@ pub(crate) fn parse_id(text: &str) -> Result<u64, String> {
   longshore batch 120 retry       make a batch of the members that have not succeeded
   longshore batch 120 retry --dry-run
   longshore batch 120 retry -y --concurrency 5 --wait
+  longshore batch 120 set --concurrency 20 --max-failures 5
+  longshore batch 120 set --no-concurrency
 
 With --wait and --follow the exit code is 0 if all members succeeded, 124 when the time of --wait is up, and 1 otherwise; after retry
 they are for the new batch.
@@ -93,12 +96,18 @@ pub(crate) struct Flags {
     /// For retry: repeat the command that had this key, which makes no second batch.
     #[arg(long, value_name = "KEY", requires = "operation")]
     key: Option<String>,
-    /// For retry: members of the new batch that may run at once [default: as of this batch].
+    /// For set: members that may run at once. For retry: of the new batch [default: as of this batch].
     #[arg(long, value_name = "COUNT", requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: Option<u32>,
-    /// For retry: cancel what has not started once this many members of the new batch have failed [default: as of this batch].
+    /// For set: cancel what has not started once this many members have failed. For retry: of the new batch [default: as of this batch].
     #[arg(long, value_name = "COUNT", requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
     max_failures: Option<u32>,
+    /// For set: any number of members may run at once.
+    #[arg(long, requires = "operation", conflicts_with = "concurrency")]
+    no_concurrency: bool,
+    /// For set: no number of failures cancels the rest.
+    #[arg(long, requires = "operation", conflicts_with = "max_failures")]
+    no_max_failures: bool,
     /// For retry: also repeat the members that somebody cancelled, one by one or with the batch.
     #[arg(long, requires = "operation")]
     cancelled: bool,
@@ -115,6 +124,8 @@ enum BatchOperation {
     Retry,
     /// Print the parameters, the result or the reason of each member.
     Results,
+    /// Change the limits of the batch.
+    Set,
 }
 
 /// Lists batches.
@@ -174,6 +185,7 @@ pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
     match flags.operation {
         Some(BatchOperation::Retry) => return retry::retry(&api, flags).await,
         Some(BatchOperation::Results) => return results::print(&api, &flags).await,
+        Some(BatchOperation::Set) => return set::set(&api, &flags).await,
         Some(BatchOperation::Cancel) => cancel(&api, &flags).await?,
         None if flags.follow => return follow(&api, format, flags.id).await,
         None => {}
@@ -202,6 +214,7 @@ async fn cancel(api: &Api, flags: &Flags) -> anyhow::Result<()> {
         ("--max-failures", flags.max_failures.is_some()),
     ];
     flags.refuse_filters("cancel")?;
+    flags.refuse_lifting("cancel")?;
     if let Some((flag, _)) = for_retry.iter().find(|(_, is_given)| *is_given) {
         let hint = "to cancel twice does no harm, and a cancelled batch has nothing to follow";
         return Err(Failure::new(Exit::Usage, format!("{flag} is for retry, not for cancel"))
@@ -215,6 +228,17 @@ impl Flags {
     /// The output about the batch, or about the new one.
     const fn output(&self) -> Output {
         Output { format: self.common.format, quiet: self.quiet, wait: self.wait }
+    }
+
+    /// Refuses the flags that take limits away.
+    fn refuse_lifting(&self, operation: &str) -> Result<(), Failure> {
+        let given = [("--no-concurrency", self.no_concurrency), ("--no-max-failures", self.no_max_failures)];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => {
+                Err(Failure::new(Exit::Usage, format!("{flag} is for set, not for {operation}")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses the filters of results.

@@ -25,6 +25,48 @@ pub struct BatchOptions {
     pub retry_of: Option<JobId>,
 }
 
+/// The limits of a batch, which can be changed while it is live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BatchLimits {
+    /// After this many failed members, those that have not started are cancelled.
+    pub max_failures: Option<u32>,
+    /// Members that may be on workers at once.
+    pub concurrency: Option<u32>,
+}
+
+/// What becomes of a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NewLimit {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    /// There is none any more.
+    Lift,
+    /// It has this value.
+    Set(u32),
+}
+
+impl NewLimit {
+    /// The limit from now on.
+    #[must_use]
+    pub const fn instead_of(self, former: Option<u32>) -> Option<u32> {
+        match self {
+            Self::Keep => former,
+            Self::Lift => None,
+            Self::Set(limit) => Some(limit),
+        }
+    }
+}
+
+/// A change of the limits of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BatchUpdate {
+    /// Of the failures after which it stops.
+    pub max_failures: NewLimit,
+    /// Of the members that may be on workers at once.
+    pub concurrency: NewLimit,
+}
+
 /// A batch as it is stored when it is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewBatch {
@@ -130,6 +172,12 @@ impl LiveBatch {
         }
     }
 
+    /// Its limits.
+    #[must_use]
+    pub const fn limits(&self) -> BatchLimits {
+        BatchLimits { max_failures: self.max_failures, concurrency: self.concurrency }
+    }
+
     /// Too many members failed, or somebody cancelled the batch: no further member starts.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
@@ -206,6 +254,19 @@ impl Batches {
         // After its limit of failures only those that had not started were cancelled.
         self.to_cancel.insert(first, first);
         true
+    }
+
+    /// Sets the limits of a batch. It stops if it has as many failures as may be; members that are still to be cancelled are not if it has
+    /// fewer.
+    pub fn set_limits(&mut self, first: JobId, limits: BatchLimits) {
+        let Some(batch) = self.live.get_mut(&first) else { return };
+        let was_stopped = batch.is_stopped();
+        (batch.max_failures, batch.concurrency) = (limits.max_failures, limits.concurrency);
+        match (was_stopped, batch.is_stopped()) {
+            (false, true) => drop(self.to_cancel.insert(first, first)),
+            (true, false) => drop(self.to_cancel.remove(&first)),
+            _ => {}
+        }
     }
 
     /// The batch with this first member has members that have not ended.
@@ -347,6 +408,24 @@ mod tests {
         assert_eq!(batches.next_to_cancel(20), 1..11);
         assert_eq!(batches.next_to_cancel(20), 13..14);
         assert!(!batches.has_to_cancel());
+    }
+
+    #[test]
+    fn a_changed_limit_of_failures_stops_a_batch_or_lets_it_go_on() {
+        let mut batches = Batches::default();
+        batches.add(batch(1, 10, None));
+        batches.count_end(JobId(1), State::Failed);
+        let set = |batches: &mut Batches, max_failures| {
+            batches.set_limits(JobId(1), BatchLimits { max_failures, concurrency: Some(3) });
+            (batches.is_stopped(JobId(9)), batches.has_to_cancel())
+        };
+        assert_eq!(set(&mut batches, Some(2)), (false, false));
+        assert_eq!(set(&mut batches, Some(1)), (true, true));
+        assert_eq!(set(&mut batches, NewLimit::Set(5).instead_of(Some(1))), (false, false));
+        assert_eq!(set(&mut batches, NewLimit::Lift.instead_of(Some(5))), (false, false));
+        assert!(batches.cancel(JobId(1), &"ann".into()));
+        assert_eq!(set(&mut batches, NewLimit::Keep.instead_of(None)), (true, true), "it is cancelled");
+        assert_eq!(batches.get(JobId(1)).map(|batch| batch.limits().concurrency), Some(Some(3)));
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use scheduler::batches::BatchOptions;
+use scheduler::batches::{BatchOptions, BatchUpdate, NewLimit};
 use scheduler::dependencies::{Dependency, Predecessor, PredecessorId, RequiredEnd};
 use scheduler::details::JobDetails;
 use scheduler::ids::Ticket;
 use scheduler::input::{
-    BackfillRequest, CancelBatchRequest, CancelRequest, CancelScope, IdempotencyKey, Input, PauseRequest,
-    ReleaseRequest, Submit,
+    BackfillRequest, CancelBatchRequest, CancelRequest, CancelScope, ChangeBatchRequest, IdempotencyKey,
+    Input, PauseRequest, ReleaseRequest, Submit,
 };
 use scheduler::new_jobs::{NewJob, StartTime};
 use scheduler::origin::Origin;
@@ -99,6 +99,14 @@ impl World {
             Command::Cancel(job) if number.is_multiple_of(2) && self.server.disk.batch_of(job).is_some() => {
                 let batch = self.server.disk.batch_of(job).unwrap_or(job);
                 Input::CancelBatch(CancelBatchRequest { ticket, batch, by: REQUESTER.into() })
+            }
+            // Some others change its limits.
+            Command::Cancel(job) if number % 4 == 1 && self.server.disk.batch_of(job).is_some() => {
+                let batch = self.server.disk.batch_of(job).unwrap_or(job);
+                let mut limit =
+                    || self.dice.pick(&[NewLimit::Keep, NewLimit::Lift, NewLimit::Set(2), NewLimit::Set(5)]);
+                let update = BatchUpdate { max_failures: limit(), concurrency: limit() };
+                Input::ChangeBatch(ChangeBatchRequest { ticket, batch, update })
             }
             Command::Cancel(job) => {
                 Input::Cancel(CancelRequest { ticket, job, scope: CancelScope::Any, by: String::new() })

@@ -125,6 +125,8 @@ pub(crate) struct Oracle {
     pause_ends: PauseEnds,
     /// Batches that are paused.
     paused_batches: BTreeSet<JobId>,
+    /// Batches whose limits have changed.
+    changed_batches: BTreeSet<JobId>,
     /// When cordons end by themselves.
     cordon_ends: BTreeMap<WorkerId, Timestamp>,
     /// By machine: whether somebody has told it to stop its jobs.
@@ -166,6 +168,7 @@ impl Oracle {
             rate_starts: BTreeMap::new(),
             pause_ends: PauseEnds::new(),
             paused_batches: BTreeSet::new(),
+            changed_batches: BTreeSet::new(),
             cordon_ends: BTreeMap::new(),
             interrupted: vec![false; machines],
         }

@@ -1,4 +1,4 @@
-//! Pauses of batches with real processes.
+//! Pauses of batches, and changes of their limits, with real processes.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its cluster fails")]
 
@@ -122,6 +122,124 @@ async fn a_token_pauses_batches_of_its_definitions_only() {
     assert!(code == 3 && text.contains("this acts on more than these"), "{code}: {text}");
     let viewer = cluster.make_token(&admin, "viewer", &["--role", "viewer"]);
     assert_eq!(cluster.run_as(&viewer, &["pause", "batch:1"]).0, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_of_a_live_batch_are_changed_and_kept_over_a_restart() {
+    let mut running = Running::start(JOBS).await;
+    let made = running.run_cli(&["run", "hold", "--count", "5", "--concurrency", "1", "-q"]);
+    assert_eq!(made.out, "1\n", "{made:?}");
+    running.api.wait_for_job(1, |job| job["state"] == "running").await;
+    waits(&running, 2).await;
+    let told = running.run_cli(&["batch", "1", "set", "--concurrency", "2", "--max-failures", "3"]);
+    let out = "batch 1: 2 of its members at once; it stops after 3 failures\n";
+    assert_eq!((told.code, told.out.as_str()), (0, out), "{told:?}");
+    assert_eq!(running.run_cli(&["batch", "1", "set", "--concurrency", "2"]).out, out, "the same again");
+    running.api.wait_for_job(2, |job| job["state"] == "running").await;
+    waits(&running, 3).await;
+    running.server.kill();
+    running.server = running.cluster.start_server(&[]).await;
+    running.api.wait_for_ready_worker("only").await;
+    waits(&running, 3).await;
+    let batch = running.api.get("/api/batches/1").await;
+    assert_eq!((&batch["concurrency"], &batch["max_failures"]), (&json!(2), &json!(3)), "{batch}");
+
+    let lifted = running.run_cli(&["batch", "1", "set", "--no-concurrency"]);
+    assert_eq!(
+        lifted.out, "batch 1: any number of its members at once; it stops after 3 failures\n",
+        "{lifted:?}"
+    );
+    for id in 3..=5 {
+        running.api.wait_for_job(id, |job| job["state"] == "running").await;
+    }
+    let audit = running.api.get("/api/audit?about=batch%201").await;
+    let details: Vec<&str> =
+        audit.as_array().unwrap().iter().filter_map(|it| it["detail"].as_str()).collect();
+    assert!(details.contains(&"concurrency 2, max_failures 3"), "{audit}");
+
+    for (body, expected) in [
+        (json!({}), (422, json!("missing_field"))),
+        (json!({ "concurrency": 0 }), (422, json!("out_of_range"))),
+        (json!({ "concurrency": "2" }), (422, json!("invalid_field"))),
+        (json!({ "name": "x" }), (422, json!("unknown_field"))),
+    ] {
+        let answer = running.api.request(Method::PATCH, "/api/batches/1", Some(&body), None).await.unwrap();
+        assert_eq!((answer.status, answer.body["code"].clone()), expected, "{body}: {}", answer.body);
+    }
+    let unknown = running.run_cli(&["batch", "9", "set", "--concurrency", "2"]);
+    assert!(unknown.code == 4 && unknown.err.contains("batch_not_found"), "{unknown:?}");
+    for words in
+        [&["set"][..], &["set", "--key", "k"], &["cancel", "--no-concurrency"], &["set", "--state", "failed"]]
+    {
+        let refused = running.run_cli(&[&["batch", "1"], words].concat());
+        assert_eq!(refused.code, 2, "{refused:?}");
+    }
+    running.run_cli(&["batch", "1", "cancel", "-y", "--wait"]);
+    let ended = running.run_cli(&["batch", "1", "set", "--concurrency", "2"]);
+    assert!(ended.code != 0 && ended.err.contains("batch 1 has ended: cancelled"), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_members_are_grouped_by_their_reasons_with_an_example() {
+    let running = Running::start(JOBS).await;
+    let lines = "{\"name\":\"hold\"}\n".repeat(3) + &"{\"name\":\"hold\",\"delay\":\"1h\"}\n".repeat(600);
+    let list = running.cluster.path("list.ndjson");
+    std::fs::write(&list, lines).unwrap();
+    let made = running.run_cli(&["submit", list.to_str().unwrap(), "--concurrency", "1", "-q"]);
+    assert_eq!(made.out, "1\n", "{made:?}");
+    running.api.wait_for_job(1, |job| job["state"] == "running").await;
+    let explained = running.api.get("/api/batches/1/explain").await;
+    assert_eq!((&explained["id"], &explained["counts"]["scheduled"]), (&json!(1), &json!(600)));
+    assert_eq!((&explained["limit"]["limit"], &explained["limit"]["in_use"]), (&json!(1), &json!(1)));
+    assert_eq!((&explained["counted"], &explained["more"]), (&json!(500), &json!(true)), "{explained}");
+    let groups: Vec<(&str, u64, u64)> = explained["waiting"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|group| {
+            let (count, example) = (group["count"].as_u64().unwrap(), group["example"].as_u64().unwrap());
+            (group["reason"]["code"].as_str().unwrap(), count, example)
+        })
+        .collect();
+    assert_eq!(groups, [("not_due", 498, 4), ("limit", 2, 2)]);
+    let text = explained["waiting"][1]["reason"]["text"].as_str().unwrap();
+    assert!(text.starts_with("the limit batch 1 has no permit left: 1 of 1 are held, by 1"), "{explained}");
+
+    let told = running.run_cli(&["explain", "batch:1"]);
+    for part in [
+        "batch 1 is running: ",
+        "limit of the batch 1: 1 of 1 in use, by job 1",
+        "of the first 500 members that wait; more follow",
+        "not_due",
+    ] {
+        assert!(told.out.contains(part), "no {part:?}: {told:?}");
+    }
+    running.run_cli(&["pause", "batch:1", "--reason", "wrong input"]);
+    paused(&running, 2).await;
+    let told = running.run_cli(&["explain", "batch:1"]);
+    assert!(told.out.contains("batch 1 is paused since 20") && told.out.contains("wrong input"), "{told:?}");
+    assert_eq!(running.run_cli(&["explain", "batch:1", "-o", "name"]).out, "4\n2\n");
+    assert_eq!(running.run_cli(&["explain", "batch:9"]).code, 4);
+    running.run_cli(&["batch", "1", "cancel", "-y", "--wait"]);
+    let ended = running.api.get("/api/batches/1/explain").await;
+    assert_eq!((&ended["waiting"], &ended["limit"]), (&json!([]), &Value::Null), "{ended}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_failures_that_is_reached_already_stops_the_batch() {
+    let jobs = "version: 1\njobs: { fails: { runtime: process, command: [sh, -c, 'exit 3'] } }\n";
+    let running = Running::start(jobs).await;
+    running.run_cli(&["run", "fails", "--count", "3", "--concurrency", "1", "--delay", "1h"]);
+    running.run_cli(&["reschedule", "1", "--now"]);
+    running.api.wait_for_job(1, |job| job["state"] == "failed").await;
+    assert_eq!(running.run_cli(&["batch", "1", "set", "--max-failures", "1"]).code, 0);
+    let batch = running.api.get("/api/batches/1?wait=30s").await;
+    assert_eq!(
+        (&batch["state"], &batch["max_failures_reached"]),
+        (&json!("failed"), &json!(true)),
+        "{batch}"
+    );
+    assert_eq!(batch["counts"]["cancelled"], 2, "{batch}");
 }
 
 /// The page of a batch has the buttons, and shows the pause with its reason.

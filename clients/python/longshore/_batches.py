@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Dict, Generator, Iterable, Iterator, Mapping, Optional, cast
+from typing import TYPE_CHECKING, Any, Dict, Generator, Iterable, Iterator, Mapping, Optional, Union, cast
 from urllib.parse import quote
 
 from ._base import Base
@@ -16,6 +16,16 @@ from ._types import Batch, BatchStatus, Filter, Job, JobFields, RetriedBatch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+class Keep:
+    """The value of a parameter that is not given, where None has a meaning."""
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP = Keep()
 
 
 class Batches(Base):
@@ -122,6 +132,18 @@ class Batches(Base):
         choice.update(query(cancelled=True if cancelled else None))
         path = f"/api/batches/{batch:d}/retry"
         return cast(RetriedBatch, self._create(path, choice, "application/json", b"", idempotency_key, _MAKE_MAX_S))
+
+    def explain_batch(self, batch: int) -> Dict[str, Any]:
+        """Why the jobs of a batch wait: the batch, its `limit`, and its first `waiting` jobs by `reason`, with a `count` and an `example`."""
+        return cast("Dict[str, Any]", self._get(f"/api/batches/{batch:d}/explain"))
+
+    def change_batch(self, batch: int, *, concurrency: Union[int, None, "Keep"] = KEEP, max_failures: Union[int, None, "Keep"] = KEEP) -> BatchStatus:
+        """Changes limits of a batch that has not ended: how many jobs run at once, and after how many failures the rest is cancelled.
+
+        None takes a limit away; one that is not given stays."""
+        fields = {name: value for name, value in (("concurrency", concurrency), ("max_failures", max_failures)) if value is not KEEP}
+        content = {"Content-Type": "application/json"}
+        return cast(BatchStatus, self._http.json(Request("PATCH", f"/api/batches/{batch:d}", {}, to_json(fields), content)))
 
     def map(
         self, name: str, each: Iterable[Mapping[str, Any]], *, ordered: bool = True, wait_timeout: Optional[float] = None,

@@ -64,16 +64,23 @@ pub(crate) fn is_visible(scheduler: &Scheduler, first: JobId) -> bool {
     scheduler.batches.has(first) && !scheduler.pending_batches.hides(first)
 }
 
-/// Moves the waiting members of a batch to the lanes that they belong to, after its pause has begun or ended. Walks all of them: for an
+/// The members of a batch that have not ended, and the members of jobs on several workers among them. Walks all members.
+pub(crate) fn members(scheduler: &Scheduler, first: JobId) -> Vec<JobId> {
+    let numbers = scheduler.batches.get(first).map_or(0..0, |batch| first.0..batch.end().0);
+    let live = numbers.map(JobId).filter(|id| scheduler.jobs.contains_key(id));
+    let with_own = |id: JobId| {
+        let parent = scheduler.parents.get(id);
+        core::iter::once(id).chain(parent.into_iter().flat_map(|parent| parent.live.iter().copied()))
+    };
+    live.flat_map(with_own).collect()
+}
+
+/// Moves the waiting members of a batch to the lanes that they belong to, after its pause has begun or ended, or its limit has come or gone. Walks all of them: for an
 /// operator's command, and at the end of a pause.
 pub(crate) fn requeue_members(scheduler: &mut Scheduler, first: JobId) {
-    let Some(batch) = scheduler.batches.get(first) else { return };
     let mut moves = Moves::default();
-    for id in (first.0..batch.end().0).map(JobId) {
-        match scheduler.parents.get(id).map(|parent| parent.live.clone()) {
-            None => reassign_lane(scheduler, id, &mut moves),
-            Some(members) => members.into_iter().for_each(|it| reassign_lane(scheduler, it, &mut moves)),
-        }
+    for id in members(scheduler, first) {
+        reassign_lane(scheduler, id, &mut moves);
     }
     // Lanes get their turns in the order of the first members.
     for ((from, to), jobs) in moves.jobs {

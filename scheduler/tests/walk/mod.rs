@@ -14,11 +14,9 @@ use crate::world::scheduler::definition::{Definition, Delays, Expect, OnLost, Re
 use crate::world::scheduler::details::JobDetails;
 use crate::world::scheduler::input::{JobUpdate, Operation};
 use crate::world::scheduler::new_jobs::{NewJob, StartTime};
-use crate::world::scheduler::origin::Origin;
 use crate::world::scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
 };
-use crate::world::scheduler::step::Change;
 use crate::world::{World, definition};
 
 #[allow(unused_imports, reason = "used in part by each test")]
@@ -111,9 +109,6 @@ pub(crate) enum Act {
         phase: u8,
     },
 }
-
-/// Targets of pauses.
-const PAUSED: [&str; 6] = ["a", "b", "c", "d", "group:g", "all"];
 
 pub(crate) fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
@@ -347,25 +342,9 @@ pub(crate) fn take(world: &mut World, act: Act) {
             let foreign = foreign.collect();
             world.foreign(&name(worker), foreign);
         }
-        Act::Pause(what, paused) => match PAUSED.get(usize::from(what)) {
-            Some(target) => world.pause(target, paused),
-            None if paused => world.missing_secrets(["a", "b c"][usize::from(what) - 6]),
-            None => world.missing_secrets(""),
-        },
-        Act::PauseFor(what, lasts) => {
-            let lasts = Some(Duration::from_millis(lasts));
-            world.pause_with(PAUSED[usize::from(what)], true, lasts, Origin::default());
-        }
-        Act::PauseBatch { which, paused, lasts } => {
-            let added = world.steps.iter().rev().flat_map(|(_, step)| &step.changes);
-            let mut firsts = added.filter_map(|change| match change {
-                Change::BatchAdded(batch) => Some(batch.first),
-                _ => None,
-            });
-            let Some(first) = firsts.nth(usize::from(which)) else { return };
-            let lasts = lasts.map(Duration::from_millis);
-            world.pause_with(&format!("batch:j{first}"), paused, lasts, Origin::default());
-        }
+        Act::Pause(what, paused) => operations::pause(world, what, paused),
+        Act::PauseFor(what, lasts) => operations::pause_for(world, what, lasts),
+        Act::PauseBatch { which, paused, lasts } => operations::pause_batch(world, which, paused, lasts),
         Act::Label(worker, label) => {
             let (name, value) = [
                 ("zone", Some("a")),

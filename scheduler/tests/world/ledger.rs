@@ -216,6 +216,13 @@ impl Ledger {
             Change::BatchCancelled { first, .. } => {
                 prop_assert!(self.batches.contains_key(first) && self.cancelled_batches.insert(*first));
             }
+            Change::BatchChanged { first, limits } => {
+                let batch = self.batches.get_mut(first).unwrap();
+                let options = &mut batch.options;
+                let former = (options.max_failures, options.concurrency);
+                (options.max_failures, options.concurrency) = (limits.max_failures, limits.concurrency);
+                prop_assert!(former != (options.max_failures, options.concurrency), "nothing has changed");
+            }
             Change::BatchEnded { first, count, failed, state, .. } => {
                 let batch = self.batches.remove(first).unwrap();
                 prop_assert_eq!(batch.count, *count);

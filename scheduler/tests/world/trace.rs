@@ -84,6 +84,11 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             format!("change batch j{} x{}{max}{limit}", it.first, it.count)
         }
         Change::BatchCancelled { first, by, .. } => format!("change batch j{first} cancelled by {by}"),
+        Change::BatchChanged { first, limits } => {
+            let text = |limit: Option<u32>| limit.map_or("none".into(), |limit| limit.to_string());
+            let (failures, at_once) = (text(limits.max_failures), text(limits.concurrency));
+            format!("change batch j{first} max_failures={failures} concurrency={at_once}")
+        }
         Change::BatchEnded { first, count, failed, state, .. } => {
             format!("change batch j{first} x{count} ended {}, {failed} failed", state.name())
         }

@@ -234,7 +234,8 @@ impl FeedState {
                 | Change::Keyed { .. }
                 | Change::Skipped { .. }
                 | Change::BatchAdded(_)
-                | Change::BatchCancelled { .. } => {}
+                | Change::BatchCancelled { .. }
+                | Change::BatchChanged { .. } => {}
                 change => self.job_change(change, group.at, &mut sink),
             }
         }

@@ -17,7 +17,7 @@ use super::id::EventId;
 use crate::store::JobSlot;
 
 /// All kinds of events, in the order of the docs.
-pub const KINDS: [&str; 46] = [
+pub const KINDS: [&str; 48] = [
     "job.accepted",
     "job.assigned",
     "job.started",

@@ -42,6 +42,12 @@ impl Batches {
                     ));
                 }
             }
+            Change::BatchChanged { first, limits } => {
+                let batch =
+                    self.live.get_mut(first).ok_or_else(|| format!("there is no batch of job {first}"))?;
+                batch.options.max_failures = limits.max_failures;
+                batch.options.concurrency = limits.concurrency;
+            }
             Change::BatchEnded { first, failed, state, .. } => {
                 let batch =
                     self.live.remove(first).ok_or_else(|| format!("there is no batch of job {first}"))?;
@@ -59,6 +65,15 @@ impl Batches {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The limit of a batch is another one: its members need it from now on.
+    pub(super) fn limit_members(&self, first: JobId, rows: &mut Rows) {
+        let limit = self.limit_of(first);
+        let members = self.live.get(&first).map_or(0, |batch| batch.count) as usize;
+        for row in rows.iter_mut().skip(first.0 as usize - 1).take(members).flatten() {
+            row.limited_by = limit;
+        }
     }
 
     /// Somebody pauses a batch that has not ended, or its pause is over: with the batch, or before.

@@ -14,6 +14,11 @@ impl Disk {
             Change::Added(added) => self.take_added(added, moved),
             Change::PendingBatch { first, last } => self.reserve_batch(*first, *last),
             Change::BatchCompleted { first } => self.complete_batch(*first, moved),
+            Change::BatchChanged { first, .. } => {
+                self.batches.take(change, &self.rows)?;
+                self.batches.limit_members(*first, &mut self.rows);
+                Ok(())
+            }
             Change::BatchAdded(_) | Change::BatchCancelled { .. } | Change::BatchEnded { .. } => {
                 self.batches.take(change, &self.rows)
             }

@@ -126,7 +126,7 @@ impl Disk {
     }
 
     /// The job by which a batch knows this one.
-    pub(super) fn counted_as(&self, job: JobId) -> JobId {
+    pub(crate) fn counted_as(&self, job: JobId) -> JobId {
         self.sets.members.get(&job).map_or(job, |member| member.parent)
     }
 

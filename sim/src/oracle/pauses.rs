@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::Timestamp;
+use protocol::{JobId, Timestamp};
 use scheduler::pauses::{PauseChange, PauseTarget};
 use scheduler::step::{Change, Step};
 
@@ -56,10 +56,17 @@ impl Oracle {
         }
     }
 
+    /// The limit on the job's batch has changed, perhaps in a decision that is not on the disk yet.
+    pub(super) fn is_of_changed_batch(&self, disk: &Disk, job: JobId) -> bool {
+        let batch = disk.batch_of(disk.counted_as(job));
+        batch.is_some_and(|first| self.changed_batches.contains(&first))
+    }
+
     /// The pause of a batch is over in the step in which its last member ends.
     fn check_pauses_of_ended_batches(&mut self, now: Moment, step: &Step) {
         for change in &step.changes {
             match change {
+                Change::BatchChanged { first, .. } => drop(self.changed_batches.insert(*first)),
                 Change::Paused { target: PauseTarget::Batch(first), pause } => match pause.in_force() {
                     Some(_) => drop(self.paused_batches.insert(*first)),
                     None => drop(self.paused_batches.remove(first)),

@@ -8,7 +8,6 @@ use axum::body::Body;
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
-use protocol::JobId;
 use scheduler::origin::{Intervention, Origin};
 use scheduler::pauses::{PauseResult, PauseTarget, group_of};
 use scheduler::schedule::ScheduleId;
@@ -18,8 +17,8 @@ use scheduler::step::{Answer, Rejection};
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::excerpt::excerpt;
-use crate::http::api::bulk;
 use crate::http::api::submission_answer::YES;
+use crate::http::api::{batches, bulk};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
@@ -102,7 +101,7 @@ pub(crate) async fn pause_batch(
     let target = PauseTarget::Batch(batch.first);
     note::object(target.to_string());
     if batch.ended_at.is_some() {
-        return Err(batch_has_ended(batch.first, batch.state.name()));
+        return Err(batches::has_ended(batch.first, batch.state.name()));
     }
     bulk::check_scope_of_members(state, batch.first, &parts).await?;
     let found = command(state, &target, order, batch.definition.as_deref(), AnswerForm::of(&parts.headers));
@@ -209,7 +208,7 @@ async fn command(
         Answer::Pause(result) => Ok(answer(state, target, (paused, member), &result, form)),
         Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(target)),
         Answer::Rejected(Rejection::NotLive) => match target {
-            PauseTarget::Batch(first) => Err(batch_has_ended(*first, "ended")),
+            PauseTarget::Batch(first) => Err(batches::has_ended(*first, "ended")),
             _ => Err(Rejection::NotLive.into()),
         },
         Answer::Rejected(rejection) => Err(rejection.into()),
@@ -309,12 +308,6 @@ fn check_known(state: &AppState, snapshot: &Snapshot, target: &PauseTarget) -> R
             Err(problem.near(nearest(name, groups.iter().map(|group| &**group))))
         }
     }
-}
-
-/// Refuses to pause or resume a batch whose members have all ended.
-fn batch_has_ended(first: JobId, state: &'static str) -> Problem {
-    let problem = Problem::new(Code::AlreadyFinished, format!("batch {first} has ended: {state}"));
-    problem.state(state).hint("its members do not wait any more; GET /api/batches?state=waiting,running lists those that can be paused")
 }
 
 /// Says that there is nothing that could be paused or resumed.

@@ -1,6 +1,7 @@
 //! Parsing of requests: path, query, headers and body. A handler sees only values that passed the checks here.
 
 pub(crate) mod accept;
+pub(crate) mod batch_patch;
 pub(crate) mod body;
 pub(crate) mod cleared_fields;
 pub(crate) mod content_type;

@@ -3,7 +3,7 @@
 use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{JobId, Revision, Timestamp};
-use scheduler::batches::{BatchOptions, LiveBatch, NewBatch};
+use scheduler::batches::{BatchLimits, BatchOptions, LiveBatch, NewBatch};
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, Updated};
 
@@ -215,6 +215,39 @@ pub(in crate::store) fn a_cancelled_batch_is_known_after_a_start(backend: &mut d
     harness.commit(vec![ended(2, State::Cancelled, None), batch_ended(1, 2)]);
     assert_eq!(found(&harness, 1).unwrap().cancelled_by.as_deref(), Some("http 10.0.0.1"));
     harness.refused(vec![cancelled(1)]);
+}
+
+pub(in crate::store) fn changed_limits_of_a_batch_are_known_after_a_start(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let changed = |max_failures, concurrency| Change::BatchChanged {
+        first: JobId(1),
+        limits: BatchLimits { max_failures, concurrency },
+    };
+    harness.refused(vec![changed(None, Some(3))]);
+    harness.commit(vec![new_batch(1, 2, None), member(1, 1), member(2, 1)]);
+    harness.commit(vec![changed(Some(7), Some(3)), changed(None, Some(4))]);
+    let (loaded, _) = harness.restart();
+    let known: Vec<_> = loaded.batches.iter().map(LiveBatch::limits).collect();
+    assert_eq!(known, [BatchLimits { max_failures: None, concurrency: Some(4) }]);
+    let row = found(&harness, 1).unwrap();
+    assert_eq!((row.max_failures, row.concurrency), (None, Some(4)));
+    harness.commit(vec![
+        ended(1, State::Cancelled, None),
+        ended(2, State::Cancelled, None),
+        batch_ended(1, 2),
+    ]);
+    harness.refused(vec![changed(None, None)]);
+}
+
+pub(in crate::store) fn the_first_waiting_members_of_a_batch_are_found(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let members = (1..=6).map(|job| member(job, 1));
+    harness.commit([worker(1, "w1"), new_batch(1, 6, None)].into_iter().chain(members).collect());
+    harness.commit(vec![added(7), assigned(1, 1), ended(2, State::Cancelled, None)]);
+    let row = found(&harness, 1).unwrap();
+    let first = |limit| harness.archive().waiting_members(&row, limit).unwrap();
+    assert_eq!(first(3), [3, 4, 5].map(JobId));
+    assert_eq!(first(9), [3, 4, 5, 6].map(JobId));
 }
 
 pub(in crate::store) fn failures_of_a_batch_are_counted_by_their_last_outcome(backend: &mut dyn Backend) {

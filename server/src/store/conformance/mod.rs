@@ -74,6 +74,8 @@ macro_rules! conforms {
             failures_of_a_batch_are_counted_by_their_last_outcome,
             a_batch_ends_with_its_last_member_only,
             a_cancelled_batch_is_known_after_a_start,
+            changed_limits_of_a_batch_are_known_after_a_start,
+            the_first_waiting_members_of_a_batch_are_found,
             a_batch_is_kept_as_long_as_its_last_member,
             batches_are_listed_by_name_and_state,
             a_batch_names_the_definitions_at_its_ends,

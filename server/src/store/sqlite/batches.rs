@@ -4,7 +4,7 @@ use protocol::report::Outcome;
 use protocol::{JobId, Timestamp};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
-use scheduler::batches::{LiveBatch, NewBatch};
+use scheduler::batches::{BatchLimits, LiveBatch, NewBatch};
 
 use super::{codes, rows};
 use crate::store::{BatchCounts, BatchFailures, BatchFilter, BatchRow, BatchState};
@@ -40,6 +40,16 @@ pub(super) fn cancel(
             "UPDATE batches SET cancelled_by = ?2, cancelled_at = ?3 WHERE id = ?1 AND ended_at IS NULL",
         )?
         .execute((first.0.cast_signed(), by, at.0))?;
+    Ok(changed == 1)
+}
+
+/// Writes the limits of a batch. Returns false if there is no such batch, or it has ended.
+pub(super) fn change(connection: &Connection, first: JobId, limits: BatchLimits) -> rusqlite::Result<bool> {
+    let changed = connection
+        .prepare_cached(
+            "UPDATE batches SET max_failures = ?2, concurrency = ?3 WHERE id = ?1 AND ended_at IS NULL",
+        )?
+        .execute((first.0.cast_signed(), limits.max_failures, limits.concurrency))?;
     Ok(changed == 1)
 }
 
@@ -152,6 +162,22 @@ pub(super) fn failures(
         _ => Vec::new(),
     };
     Ok(BatchFailures { first: found, outcomes })
+}
+
+/// The first members that are scheduled, queued or quarantined, in order. Live jobs have a table of their own, so what has ended is not read.
+pub(super) fn waiting_members(
+    connection: &Connection,
+    batch: &BatchRow,
+    limit: usize,
+) -> rusqlite::Result<Vec<JobId>> {
+    let last = batch.first.0 + u64::from(batch.count.saturating_sub(1));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM jobs WHERE id BETWEEN ?1 AND ?2 AND state IN (1, 2, 5) ORDER BY id LIMIT ?3",
+    )?;
+    let found = statement
+        .query_map((batch.first.0.cast_signed(), last.cast_signed(), limit), |row| Ok(id(row.get(0)?)))?;
+    found.collect()
 }
 
 /// The most failed members whose outcomes are counted: each one is read.

@@ -58,6 +58,10 @@ impl Archive for StandInEngine {
         Ok(BatchFailures::default())
     }
 
+    fn waiting_members(&self, _: &BatchRow, _: usize) -> Result<Vec<JobId>, ReadError> {
+        Ok(Vec::new())
+    }
+
     fn batch_dependents(&self, _: JobId, _: usize) -> Result<Vec<DependencyRecord>, ReadError> {
         Ok(Vec::new())
     }
@@ -253,9 +257,9 @@ pub(crate) async fn answer(
             Command::Update { job, update: values, by, reply } => {
                 reply.send(update(&mut world, job, values, by))
             }
-            Command::ReserveLabels { reply, .. } | Command::Backfill { reply, .. } => {
-                reply.send(Answer::Done)
-            }
+            Command::ReserveLabels { reply, .. }
+            | Command::ChangeBatch { reply, .. }
+            | Command::Backfill { reply, .. } => reply.send(Answer::Done),
             Command::Operate { worker, operation, reply } => {
                 let known = world.workers.iter().any(|row| row.worker == worker);
                 let answer = match (known, &operation, worker) {
@@ -293,6 +297,10 @@ pub(crate) async fn answer(
             Command::Explain { job, reply } => {
                 let known = world.jobs.iter().any(|record| record.row.job == job);
                 let _ = reply.send(world.explanation.clone().filter(|_| known));
+                continue;
+            }
+            Command::PendingReasons { reply, .. } => {
+                let _ = reply.send(Vec::new());
                 continue;
             }
             Command::AwaitEnd { job, reply } => {

@@ -2,9 +2,13 @@
 //! listed, waited for and cancelled.
 
 pub(crate) mod array;
+mod change;
+mod explain;
 mod retry;
 pub(crate) mod submit_many;
 
+pub(crate) use change::{change, has_ended};
+pub(crate) use explain::explain;
 pub(crate) use retry::last_batch_retry;
 
 use std::sync::Arc;

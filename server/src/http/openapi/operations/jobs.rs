@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::super::operation::{ID, Kind, Operation, list, object, query, text};
 use super::examples::{
-    batch, batch_summary, bulk_result, full_job, job, reason, replayed_batch, retried_batch, worker_ref,
+    batch, batch_explanation, batch_summary, bulk_result, full_job, job, reason, replayed_batch,
+    retried_batch, worker_ref,
 };
 use super::settings::{resume, with_reason};
 use super::shared::{
@@ -14,6 +15,7 @@ use super::shared::{
 use crate::http::api::bulk::selection::Selection;
 use crate::http::middleware::code::Code;
 use crate::http::present::shapes;
+use crate::http::request::batch_patch::BatchPatch;
 use crate::http::request::job_request::{JobChanges, JobPatch, Member, Submission};
 
 pub(super) fn jobs() -> Vec<Operation> {
@@ -176,6 +178,16 @@ pub(super) fn batches() -> Vec<Operation> {
             .takes(&[query("wait", WAIT, "The server answers when the last member has ended, or after this time, at most 10m.")])
             .answers(200, "The batch.", vec![object::<shapes::FullBatch>(batch_summary())])
             .problems(&[&[Code::BatchNotFound, Code::InvalidId]]),
+        Operation::get("/api/batches/{id}/explain", "batches", "explain_batch", "Why the members of a batch wait")
+            .answers(200, "The batch, its limit, and its first waiting members by reason.", vec![object::<shapes::BatchExplanation>(batch_explanation())])
+            .problems(&[&[Code::BatchNotFound, Code::InvalidId]]),
+        Operation::patch("/api/batches/{id}", "batches", "change_batch", "Change the limits of a batch that has not ended")
+            .has_body(object::<BatchPatch>(json!({ "concurrency": 20, "max_failures": null })))
+            .answers(200, "The batch as it is now.", vec![object::<shapes::FullBatch>(batch_summary())])
+            .problems(&[
+                &JSON_BODY,
+                &[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished, Code::OutOfScope, Code::OutOfRange, Code::MissingField, Code::RefusedByStore],
+            ]),
         Operation::post("/api/batches/{id}/cancel", "batches", "cancel_batch", "End the members that have not ended")
             .takes(&[DRY_RUN, CURSOR])
             .answers(
