@@ -242,6 +242,38 @@ async fn a_limit_of_failures_that_is_reached_already_stops_the_batch() {
     assert_eq!(batch["counts"]["cancelled"], 2, "{batch}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_are_listed_by_name_label_and_requester() {
+    let jobs = "version: 1\njobs: { hold: { runtime: fake } }\n";
+    let (cluster, _server, admin) =
+        Cluster::start_with_tokens(env!("CARGO_BIN_EXE_longshore"), jobs, &[]).await;
+    let ci = cluster.make_token(&admin, "ci", &["--role", "submitter"]);
+    let made = |token, name: &str, label: &str| {
+        let words = ["run", "hold", "--count", "2", "--batch-name", name, "--label", label];
+        assert_eq!(cluster.run_as(token, &words).0, 0);
+    };
+    made(&admin, "film 7", "team=a");
+    made(&ci, "film 8", "team=b");
+    made(&ci, "other", "team=b");
+    let list = |words: &[&str]| cluster.run_as(&admin, &[&["batches"], words].concat());
+    for (words, expected) in [
+        (&["-q"][..], "5\n3\n1\n"),
+        (&["-q", "--name", "film*"], "3\n1\n"),
+        (&["-q", "--name", "film 7"], "1\n"),
+        (&["-q", "--label", "team=b"], "5\n3\n"),
+        (&["-o", "name", "--by", "ci", "--name", "film*"], "3\n"),
+        (&["-q", "--state", "failed"], ""),
+        (&["-q", "-n", "1"], "5\n"),
+    ] {
+        assert_eq!(list(words), (0, expected.to_owned()), "{words:?}");
+    }
+    let (code, table) = list(&[]);
+    assert!(code == 0 && table.lines().next().unwrap().trim_end().ends_with("BY"), "{table}");
+    assert!(table.lines().nth(1).unwrap().trim_end().ends_with("ci"), "{table}");
+    assert_eq!(list(&["-q", "-o", "csv"]).0, 2);
+    assert_ne!(list(&["--label", "team"]).0, 0, "a label has a value");
+}
+
 /// The page of a batch has the buttons, and shows the pause with its reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_dashboard_pauses_and_resumes_a_batch() {

@@ -62,9 +62,13 @@ class Batches(Base):
         """A batch: its `state`, its `counts` by state, `progress` from 0 to 1, `eta`, and its first `failures`."""
         return cast(BatchStatus, self._get(f"/api/batches/{batch:d}"))
 
-    def batches(self, *, name: Optional[str] = None, state: Filter = None, page_size: int = 100) -> Iterator[BatchStatus]:
-        """Batches, newest first, read page by page."""
-        return self._pages("/api/batches", query(name=name, state=state, limit=page_size))
+    def batches(
+        self, *, name: Optional[str] = None, state: Filter = None, submitted_by: Optional[str] = None, label: Optional[str] = None,
+        page_size: int = 100,
+    ) -> Iterator[BatchStatus]:  # fmt: skip
+        """Batches, newest first, read page by page. `*` in the name stands for any text; `label` is `"key=value"`, of a member."""
+        choice = query(name=name, state=state, submitted_by=submitted_by, label=label, limit=page_size)
+        return self._pages("/api/batches", choice)
 
     def wait_batch(self, batch: int, timeout: Optional[float] = None) -> BatchStatus:
         """Waits until all jobs of a batch have ended. Raises `BatchTimeout` after `timeout` seconds."""

@@ -25,6 +25,8 @@ class Batches(ClusterCase):
         self.assertEqual(len([*self.client.jobs(label="of=five")]), 5)
         (found,) = self.client.batches(name="five", state=["succeeded", "failed"])
         self.assertEqual((found["id"], found["definition"]), (batch["batch"], "quick"))
+        self.assertEqual([it["id"] for it in self.client.batches(name="fi*", label="of=five")], [batch["batch"]])
+        self.assertEqual([*self.client.batches(label="of=six")], [])
         self.assertGreaterEqual(len([*self.client.batches(page_size=1)]), 1)
 
     def test_a_job_for_each_of_an_iterable_of_parameters(self) -> None:

@@ -4,6 +4,7 @@ use protocol::order::StopCause;
 use protocol::report::Outcome;
 use protocol::{JobId, Revision, Timestamp};
 use scheduler::batches::{BatchLimits, BatchOptions, LiveBatch, NewBatch};
+use scheduler::details::JobDetails;
 use scheduler::job::State;
 use scheduler::step::{AddedJob, Change, Updated};
 
@@ -311,7 +312,46 @@ pub(in crate::store) fn batches_are_listed_by_name_and_state(backend: &mut dyn B
         [2, 1]
     );
     assert_eq!(list(BatchFilter { states: vec![BatchState::Failed], ..none() }), [3]);
+    for (pattern, expected) in [("night*", &[2, 1][..]), ("*", &[2, 1]), ("*t?y", &[]), ("n*l[y]", &[])] {
+        assert_eq!(list(BatchFilter { name: Some(pattern.into()), ..none() }), expected, "{pattern}");
+    }
     assert_eq!(found(&harness, 2).unwrap().name.as_deref(), Some("nightly"));
+}
+
+pub(in crate::store) fn batches_are_found_by_their_requester_and_by_labels(backend: &mut dyn Backend) {
+    let mut harness = Harness::new(backend);
+    let of = |number: u64, batch: u64, by: Option<&str>, label: &str| {
+        let labels = vec![("team".to_owned(), label.to_owned())];
+        let details = JobDetails { labels, ..JobDetails::default() };
+        Change::Added(AddedJob {
+            batch: Some(JobId(batch)),
+            submitted_by: by.map(Into::into),
+            details: Some(details.into()),
+            ..job(number)
+        })
+    };
+    harness.commit(vec![new_batch(1, 2, None), of(1, 1, Some("ci"), "a"), of(2, 1, Some("ci"), "b")]);
+    harness.commit(vec![new_batch(3, 1, None), of(3, 3, Some("ann"), "a")]);
+    harness.commit(vec![new_batch(4, 1, None), of(4, 4, None, "c"), of(5, 5, Some("ci"), "c")]);
+    harness.commit(vec![ended(3, State::Cancelled, None), batch_ended(3, 1)]);
+    let list = |submitted_by: Option<&str>, label: Option<&str>| {
+        let label = label.map(|value| ("team".to_owned(), value.to_owned()));
+        let filter = BatchFilter {
+            submitted_by: submitted_by.map(Into::into),
+            label,
+            limit: 9,
+            ..BatchFilter::default()
+        };
+        let found = harness.archive().batches(&filter).unwrap();
+        found.iter().map(|row| row.first.0).collect::<Vec<_>>()
+    };
+    assert_eq!(list(Some("ci"), None), [1]);
+    assert_eq!(list(Some("ann"), None), [3]);
+    assert_eq!(list(Some("nobody"), None), []);
+    assert_eq!(list(None, Some("a")), [3, 1]);
+    assert_eq!(list(None, Some("b")), [1]);
+    assert_eq!(list(None, Some("c")), [4]);
+    assert_eq!(list(Some("ci"), Some("c")), []);
 }
 
 pub(in crate::store) fn a_batch_names_the_definitions_at_its_ends(backend: &mut dyn Backend) {

@@ -79,6 +79,7 @@ macro_rules! conforms {
             a_batch_is_kept_as_long_as_its_last_member,
             batches_are_listed_by_name_and_state,
             a_batch_names_the_definitions_at_its_ends,
+            batches_are_found_by_their_requester_and_by_labels,
             a_batch_and_its_retry_name_each_other,
             a_hidden_batch_is_not_shown_and_goes_with_its_members,
             a_cancel_is_confirmed_once_by_its_own_worker,

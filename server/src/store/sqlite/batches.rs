@@ -119,8 +119,27 @@ pub(super) fn batches(connection: &Connection, filter: &BatchFilter) -> rusqlite
     if let Some(before) = filter.before {
         sql += &format!(" AND id < ?{}", bind(before.0.cast_signed().into()));
     }
-    if let Some(name) = &filter.name {
-        sql += &format!(" AND name = ?{}", bind(name.clone().into()));
+    match filter.name.as_deref() {
+        Some(pattern) if pattern.contains('*') => {
+            // A star is the only sign with a meaning.
+            let glob = pattern.replace('[', "[[]").replace('?', "[?]");
+            sql += &format!(" AND name GLOB ?{}", bind(glob.into()));
+        }
+        Some(name) => sql += &format!(" AND name = ?{}", bind(name.to_owned().into())),
+        None => {}
+    }
+    if let Some(name) = &filter.submitted_by {
+        sql += &format!(
+            " AND {SUBMITTER} = (SELECT id FROM submitters WHERE name = ?{})",
+            bind(name.clone().into())
+        );
+    }
+    if let Some((name, value)) = &filter.label {
+        let (name, value) = (bind(name.clone().into()), bind(value.clone().into()));
+        sql += &format!(
+            " AND EXISTS (SELECT 1 FROM labels WHERE labels.name = ?{name} AND labels.value = ?{value}
+                AND labels.job BETWEEN batches.id AND batches.id + batches.count - 1)"
+        );
     }
     if !filter.states.is_empty() {
         let states: Vec<String> =
@@ -214,6 +233,11 @@ const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, stat
              ORDER BY ended.id DESC LIMIT 1), \
          (SELECT definition FROM jobs WHERE jobs.id BETWEEN batches.id AND batches.id + count - 1 \
              ORDER BY jobs.id DESC LIMIT 1))), cancelled_by, cancelled_at";
+
+/// The number of the requester of some member.
+const SUBMITTER: &str = "coalesce( \
+     (SELECT submitter FROM jobs WHERE jobs.id BETWEEN batches.id AND batches.id + batches.count - 1 LIMIT 1), \
+     (SELECT submitter FROM ended WHERE ended.id BETWEEN batches.id AND batches.id + batches.count - 1 LIMIT 1))";
 
 const VISIBLE: &str = "NOT EXISTS (SELECT 1 FROM forming WHERE first = batches.id)";
 

@@ -30,6 +30,7 @@ use crate::http::present::batch::summary;
 use crate::http::present::presenter::dependency;
 use crate::http::present::shapes;
 use crate::http::request::cursor;
+use crate::http::request::job_filter::{label, not_empty};
 use crate::http::request::paging::{Page, limit};
 use crate::http::request::path::{Id, IdAndVerb};
 use crate::http::request::query::Query;
@@ -48,6 +49,8 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
 pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page<shapes::BatchSummary>, Problem> {
     let mut filter = BatchFilter {
         name: query.text("name")?,
+        submitted_by: not_empty(&mut query, "submitted_by")?,
+        label: query.text("label")?.as_deref().map(label).transpose()?,
         states: query.text("state")?.as_deref().map_or(Ok(Vec::new()), states)?,
         before: query.text("cursor")?.as_deref().map(cursor::read).transpose()?,
         limit: query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?,

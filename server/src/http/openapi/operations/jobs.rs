@@ -167,7 +167,9 @@ pub(super) fn batches() -> Vec<Operation> {
     vec![
         Operation::get("/api/batches", "batches", "list_batches", "List batches, newest first")
             .takes(&[
-                query("name", Kind::Text("film 7"), "The name of the batch."),
+                query("name", Kind::Text("film*"), "The name of the batch; `*` stands for any text."),
+                query("submitted_by", Kind::Text("ci"), "The name of the token or user that made it."),
+                query("label", Kind::Text("team=film"), "A label that a member has."),
                 query("state", Kind::Text("waiting,running"), "States, separated by commas: `waiting`, `running`, `succeeded`, `failed` or `cancelled`."),
             ])
             .takes(&PAGE)
