@@ -1,6 +1,8 @@
 //! Batches with members that have not ended. The members of a batch have consecutive numbers, so a job is found in its batch without
 //! a reference of its own.
 
+mod limits;
+
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -11,6 +13,7 @@ use protocol::{JobId, Timestamp};
 
 use crate::limits::keys::BatchPermits;
 use crate::state::State;
+pub use limits::{BatchLimits, BatchUpdate, NewLimit};
 
 /// Options of a request for several jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,48 +26,6 @@ pub struct BatchOptions {
     pub concurrency: Option<u32>,
     /// The batch whose members it repeats.
     pub retry_of: Option<JobId>,
-}
-
-/// The limits of a batch, which can be changed while it is live.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct BatchLimits {
-    /// After this many failed members, those that have not started are cancelled.
-    pub max_failures: Option<u32>,
-    /// Members that may be on workers at once.
-    pub concurrency: Option<u32>,
-}
-
-/// What becomes of a limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum NewLimit {
-    /// It stays as it is.
-    #[default]
-    Keep,
-    /// There is none any more.
-    Lift,
-    /// It has this value.
-    Set(u32),
-}
-
-impl NewLimit {
-    /// The limit from now on.
-    #[must_use]
-    pub const fn instead_of(self, former: Option<u32>) -> Option<u32> {
-        match self {
-            Self::Keep => former,
-            Self::Lift => None,
-            Self::Set(limit) => Some(limit),
-        }
-    }
-}
-
-/// A change of the limits of a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct BatchUpdate {
-    /// Of the failures after which it stops.
-    pub max_failures: NewLimit,
-    /// Of the members that may be on workers at once.
-    pub concurrency: NewLimit,
 }
 
 /// A batch as it is stored when it is accepted.

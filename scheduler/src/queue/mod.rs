@@ -165,25 +165,6 @@ impl ReadyQueue {
         found
     }
 
-    /// Moves jobs from a lane to another one, at the cost of one for the order of the lanes. Returns how many were there.
-    pub fn move_jobs(
-        &mut self,
-        from: LaneKey,
-        to: LaneKey,
-        jobs: impl IntoIterator<Item = (QueueKey, QueueKey)>,
-    ) -> usize {
-        let Some(queue) = self.lanes.get_mut(&from) else { return 0 };
-        let before = queue.state();
-        let found: BTreeSet<QueueKey> =
-            jobs.into_iter().filter(|(old, _)| queue.remove(*old)).map(|(_, new)| new).collect();
-        let after = queue.state();
-        self.count_out(from, found.len(), before);
-        self.move_lane(from, before, after);
-        let moved = found.len();
-        self.push_run(to, found);
-        moved
-    }
-
     /// Removes a job that starts at this time: its lane has had its turn.
     pub fn start(&mut self, lane: LaneKey, key: QueueKey, at: Timestamp) {
         let of = (lane.definition(), lane.pinned_to());

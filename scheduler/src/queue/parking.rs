@@ -32,6 +32,25 @@ impl ReadyQueue {
         self.lanes.remove(&lane)
     }
 
+    /// Moves jobs from a lane to another one, at the cost of one for the order of the lanes. Returns how many were there.
+    pub fn move_jobs(
+        &mut self,
+        from: LaneKey,
+        to: LaneKey,
+        jobs: impl IntoIterator<Item = (QueueKey, QueueKey)>,
+    ) -> usize {
+        let Some(queue) = self.lanes.get_mut(&from) else { return 0 };
+        let before = queue.state();
+        let found: BTreeSet<QueueKey> =
+            jobs.into_iter().filter(|(old, _)| queue.remove(*old)).map(|(_, new)| new).collect();
+        let after = queue.state();
+        self.count_out(from, found.len(), before);
+        self.move_lane(from, before, after);
+        let moved = found.len();
+        self.push_run(to, found);
+        moved
+    }
+
     /// Counts jobs that a lane has got. `after` is how it stands now.
     pub(super) fn count(&mut self, lane: LaneKey, added: usize, after: Option<LaneState>) {
         self.count += added;

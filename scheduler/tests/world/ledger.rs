@@ -19,7 +19,7 @@ use crate::world::scheduler::hooks::{HookEvent, HookRow};
 use crate::world::scheduler::ids::Ticket;
 use crate::world::scheduler::input::KeyHolder;
 use crate::world::scheduler::job::State;
-use crate::world::scheduler::pauses::{PauseChange, PauseTarget};
+use crate::world::scheduler::pauses::PauseTarget;
 use crate::world::scheduler::schedule::ScheduleId;
 use crate::world::scheduler::schedules::{FireRow, FireVerdict};
 use crate::world::scheduler::step::{Answer, Change, Effect, Note, Rejection};
@@ -216,22 +216,8 @@ impl Ledger {
             Change::BatchCancelled { first, .. } => {
                 prop_assert!(self.batches.contains_key(first) && self.cancelled_batches.insert(*first));
             }
-            Change::BatchChanged { first, limits } => {
-                let batch = self.batches.get_mut(first).unwrap();
-                let options = &mut batch.options;
-                let former = (options.max_failures, options.concurrency);
-                (options.max_failures, options.concurrency) = (limits.max_failures, limits.concurrency);
-                prop_assert!(former != (options.max_failures, options.concurrency), "nothing has changed");
-            }
-            Change::BatchEnded { first, count, failed, state, .. } => {
-                let batch = self.batches.remove(first).unwrap();
-                prop_assert_eq!(batch.count, *count);
-                prop_assert_eq!(self.failures(&batch), *failed);
-                prop_assert_eq!(self.end_of(&batch), *state);
-                prop_assert!(self.ended_batches.insert(*first, *state).is_none(), "it ended twice");
-                let mut members = self.rows.range(*first..batch_ends::end(&batch));
-                prop_assert!(members.all(|(_, row)| row.state.has_ended()), "a member has not ended");
-            }
+            Change::BatchChanged { first, limits } => self.batch_changed(*first, *limits)?,
+            Change::BatchEnded { .. } => self.batch_ended(change)?,
             Change::PendingBatch { first, last } => {
                 prop_assert_eq!(&self.forming, &None, "one after the other");
                 prop_assert!(first.0 > self.last_job, "numbers from {} were given before", first);
@@ -286,19 +272,7 @@ impl Ledger {
                     row.state = State::Running;
                 }
             }
-            Change::Paused { target: PauseTarget::Batch(first), pause } => {
-                let is_live = self.batches.contains_key(first);
-                match pause {
-                    PauseChange::BatchEnded => {
-                        prop_assert!(!is_live && self.paused_batches.remove(first), "{pause:?}")
-                    }
-                    PauseChange::Set(_) => {
-                        self.paused_batches.insert(*first);
-                        prop_assert!(is_live, "{first} has ended, and is paused");
-                    }
-                    _ => prop_assert!(is_live && self.paused_batches.remove(first), "{pause:?}"),
-                }
-            }
+            Change::Paused { target: PauseTarget::Batch(it), pause } => self.pause(*it, pause)?,
             Change::Paused { .. } => {}
             Change::Member(_) | Change::WorkerUsed(_) => {}
             Change::Worker(_)

@@ -19,6 +19,7 @@ use scheduler::job::State;
 use scheduler::new_jobs::NewJobs;
 use scheduler::origin::Intervention;
 use scheduler::pauses::PauseResult;
+use scheduler::schedule::backfill::LedgerReading;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::{Accepted, Answer, Note, PendingReason, Rejection};
 use tokio::sync::{mpsc, watch};
@@ -209,13 +210,8 @@ impl Archive for StandInEngine {
         Ok(self.read()?.schedules.clone())
     }
 
-    fn fires(
-        &self,
-        definition: &str,
-        filter: &FireFilter,
-        limit: usize,
-    ) -> Result<Vec<FireRecord>, ReadError> {
-        Ok(self.read()?.fires_of(definition, filter, limit))
+    fn fires(&self, of: &str, filter: &FireFilter, limit: usize) -> Result<Vec<FireRecord>, ReadError> {
+        Ok(self.read()?.fires_of(of, filter, limit))
     }
 
     fn ledger(
@@ -224,12 +220,9 @@ impl Archive for StandInEngine {
         _: &str,
         _: (protocol::Timestamp, protocol::Timestamp),
         _: usize,
-    ) -> Result<(scheduler::schedule::backfill::LedgerReading, GroupNo), ReadError> {
-        let reading = scheduler::schedule::backfill::LedgerReading {
-            decided_until: self.world().decided_until,
-            ..Default::default()
-        };
-        Ok((reading, GroupNo::default()))
+    ) -> Result<(LedgerReading, GroupNo), ReadError> {
+        let decided_until = self.world().decided_until;
+        Ok((LedgerReading { decided_until, ..LedgerReading::default() }, GroupNo::default()))
     }
 }
 
@@ -257,9 +250,9 @@ pub(crate) async fn answer(
             Command::Update { job, update: values, by, reply } => {
                 reply.send(update(&mut world, job, values, by))
             }
-            Command::ReserveLabels { reply, .. }
-            | Command::ChangeBatch { reply, .. }
-            | Command::Backfill { reply, .. } => reply.send(Answer::Done),
+            Command::ReserveLabels { reply, .. } | Command::Backfill { reply, .. } => {
+                reply.send(Answer::Done)
+            }
             Command::Operate { worker, operation, reply } => {
                 let known = world.workers.iter().any(|row| row.worker == worker);
                 let answer = match (known, &operation, worker) {
@@ -289,6 +282,7 @@ pub(crate) async fn answer(
                 continue;
             }
             Command::AddDefinition { .. } | Command::MissingSecrets(_) => continue,
+            Command::PendingReasons { .. } | Command::ChangeBatch { .. } => continue,
             Command::Limits { selection, reply } => {
                 world.limit_selections.push(selection);
                 let _ = reply.send(world.limits.clone());
@@ -297,10 +291,6 @@ pub(crate) async fn answer(
             Command::Explain { job, reply } => {
                 let known = world.jobs.iter().any(|record| record.row.job == job);
                 let _ = reply.send(world.explanation.clone().filter(|_| known));
-                continue;
-            }
-            Command::PendingReasons { reply, .. } => {
-                let _ = reply.send(Vec::new());
                 continue;
             }
             Command::AwaitEnd { job, reply } => {
