@@ -1,8 +1,8 @@
-//! Pauses of definitions, groups, schedules, batches and the whole server: each lasts until somebody resumes it, or until a time that was given with it.
-//! That of a batch ends with the batch, too.
-//! They are kept by name, so a new revision, a removed definition that comes back and a restart change nothing about them. A job is paused by
-//! the definition that it was made with: a group by the `concurrency.group` of its own revision, as for permits. The queue keeps the lanes of
-//! paused definitions, and those of members of paused batches, apart from the others, so steps do not look at them.
+//! Pauses of definitions, groups, schedules, batches and the whole server: each lasts until somebody resumes it, or until a time that was given
+//! with it. That of a batch ends with the batch, too. They are kept by name, so a new revision, a removed definition that comes back and a
+//! restart change nothing about them. A job is paused by the definition that it was made with: a group by the `concurrency.group` of its own
+//! revision, as for permits. The queue keeps the lanes of paused definitions, and those of members of paused batches, apart from the others, so
+//! steps do not look at them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

@@ -75,8 +75,8 @@ pub(crate) fn members(scheduler: &Scheduler, first: JobId) -> Vec<JobId> {
     live.flat_map(with_own).collect()
 }
 
-/// Moves the waiting members of a batch to the lanes that they belong to, after its pause has begun or ended, or its limit has come or gone. Walks all of them: for an
-/// operator's command, and at the end of a pause.
+/// Moves the waiting members of a batch to the lanes that they belong to, after its pause has begun or ended, or its limit has come or gone.
+/// Walks all of them: for an operator's command, and at the end of a pause.
 pub(crate) fn requeue_members(scheduler: &mut Scheduler, first: JobId) {
     let mut moves = Moves::default();
     for id in members(scheduler, first) {

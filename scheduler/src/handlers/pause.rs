@@ -1,6 +1,7 @@
 //! Somebody pauses jobs and schedules, or lets them go on. Nothing that runs is touched. Waiting jobs stay where they are, and attempts in
-//! backlogs are recalled. Members of a paused batch wait in lanes of their own, which are never next. Slots up to now are decided by what held before, so a pause never reaches back, and what was skipped under it
-//! never fires. A pause with an end ends by itself, at the first step after that time.
+//! backlogs are recalled. Members of a paused batch wait in lanes of their own, which are never next. Slots up to now are decided by what held
+//! before, so a pause never reaches back, and what was skipped under it never fires. A pause with an end ends by itself, at the first step after
+//! that time.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -1,4 +1,5 @@
-//! Pauses: a list of targets with their ends, searched for each job and at each step. Members of a paused batch are marked, and stand in no lane. Missing secrets hold back in the same way, and recall nothing.
+//! Pauses: a list of targets with their ends, searched for each job and at each step. Members of a paused batch are marked, and stand in no lane.
+//! Missing secrets hold back in the same way, and recall nothing.
 
 use super::{Job, LiveState, Model};
 use crate::world::protocol::{JobId, Timestamp};

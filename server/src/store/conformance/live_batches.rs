@@ -73,9 +73,9 @@ pub(in crate::store) fn batches_are_found_by_their_requester_and_by_labels(backe
     };
     assert_eq!(list(Some("ci"), None), [1]);
     assert_eq!(list(Some("ann"), None), [3]);
-    assert_eq!(list(Some("nobody"), None), []);
+    assert_eq!(list(Some("nobody"), None), Vec::<u64>::new());
     assert_eq!(list(None, Some("a")), [3, 1]);
     assert_eq!(list(None, Some("b")), [1]);
     assert_eq!(list(None, Some("c")), [4]);
-    assert_eq!(list(Some("ci"), Some("c")), []);
+    assert_eq!(list(Some("ci"), Some("c")), Vec::<u64>::new());
 }
