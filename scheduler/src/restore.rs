@@ -139,8 +139,7 @@ impl Scheduler {
         self.learn(definition);
     }
 
-    /// Adds the state of schedules, and what is paused. Call it before the jobs are added. The rules of schedules come with the first reading of
-    /// jobs.yaml.
+    /// Adds the state of schedules, and what is paused. The rules of schedules come with the first reading of jobs.yaml.
     pub fn restore_schedules(&mut self, mut live: LiveSchedules) {
         self.pauses = Pauses::of(mem::take(&mut live.paused));
         handlers::pause::apply(self);

@@ -9,7 +9,7 @@ pub struct BatchLimits {
     pub concurrency: Option<u32>,
 }
 
-/// What becomes of a limit.
+/// The new value of a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NewLimit {
     /// It stays as it is.

@@ -94,7 +94,7 @@ pub(crate) fn requeue_members(scheduler: &mut Scheduler, first: JobId) {
 #[derive(Default)]
 struct Moves {
     jobs: Vec<((LaneKey, LaneKey), Vec<(QueueKey, QueueKey)>)>,
-    /// Where the jobs between these lanes stand in `jobs`.
+    /// Positions in `jobs` by these lanes.
     places: BTreeMap<(LaneKey, LaneKey), usize>,
 }
 
