@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! store ─▶ SQLite ─▶ [ this ] ─▶ SQLite's own file system ─▶ files
-//!                       └─▶ recording: every write, cut, sync, new and deleted name, in order
+//!                       └─▶ recording: every write, change of length, sync, new and deleted name, in order
 //! ```
 //! [`Disk::at`] stands between SQLite and the files of one directory from then on. Nothing changes for SQLite; but from what was recorded
 //! a [`Recording`] makes the files that a loss of power at any moment could have left behind: what was synced, and of the rest

@@ -71,8 +71,8 @@ async fn quiet(env: &BenchEnv) -> anyhow::Result<()> {
     let mut record = Record::new("followers");
     record.set("of_events", FOLLOWERS);
     record.set("of_output", FOLLOWERS);
-    record.figure("alone_percent_of_a_core", alone);
-    record.figure("idle_percent_of_a_core", share);
+    record.figure("without_followers_percent_of_a_core", alone);
+    record.figure("with_followers_percent_of_a_core", share);
     record.figure("memory_bytes_per_follower", bytes as f64 / (2 * FOLLOWERS) as f64);
     record.print();
     Ok(())

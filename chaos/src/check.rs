@@ -65,7 +65,7 @@ pub enum Violation {
     /// A job is still live, or ended as lost, although all faults were over.
     NotSettled,
     /// A client got an answer that the API must never give.
-    Misanswered,
+    WrongAnswer,
 }
 
 /// A violation with its details.

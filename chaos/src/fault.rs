@@ -48,7 +48,7 @@ impl Fault {
         serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
     }
 
-    /// Injects the fault once, and returns when everything runs again.
+    /// Injects the fault once, and returns when all processes have been started again; a worker may not be connected yet.
     pub async fn inject(self, system: &TestSystem, mut rng: SeededRng) {
         let rng = &mut rng;
         let n = rng.below(system.workers.len() as u64) as usize;
@@ -87,7 +87,7 @@ impl Fault {
             }
             Self::PauseServer => pause(&*system.server.lock().await, "the server", rng).await,
             Self::PauseWorker => pause(&*worker.process.lock().await, &format!("worker {n}"), rng).await,
-            Self::Cut => format!("the way of worker {n} {}", cut(&*worker.link.lock().await, rng).await),
+            Self::Cut => format!("the link of worker {n} {}", cut(&*worker.link.lock().await, rng).await),
             Self::RestartEngine => match &system.engine {
                 Some(engine) => engine.lock().await.restart(rng).await.to_owned(),
                 None => return,

@@ -50,7 +50,8 @@ pub enum ChunkData {
 }
 
 impl ChunkData {
-    /// Length that stands for a gap of unknown length; it must be more than zero to be visible.
+    /// Length that stands for a gap of unknown length; it must be more than zero to be visible. A gap of one byte is shown as one of unknown
+    /// length, too.
     pub const UNKNOWN_GAP: u64 = 1;
 
     /// Number of data bytes; a gap has none.
@@ -63,14 +64,14 @@ impl ChunkData {
     }
 }
 
-/// Bytes of an output above `log.max_bytes` that a worker sends while it is written, of both streams together. It sends nothing beyond them
-/// before the end of the attempt.
+/// The number of bytes that a worker sends from the beginning of an output that exceeds `log.max_bytes`, of both streams together, while
+/// the attempt runs. It sends nothing beyond them before the end of the attempt.
 #[must_use]
 pub const fn head_bytes(bytes_max: u64) -> u64 {
     bytes_max / 4 * 3
 }
 
-/// Bytes at the end of each stream of such an output that a worker sends after the end of the attempt.
+/// The number of bytes that a worker sends from the end of each stream of such an output, after the end of the attempt.
 #[must_use]
 pub const fn tail_bytes(bytes_max: u64) -> u64 {
     bytes_max / 8

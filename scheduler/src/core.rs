@@ -257,7 +257,7 @@ impl Scheduler {
     }
 
     /// Adds a definition if it is not known.
-    pub(crate) fn learn(&mut self, definition: Arc<Definition>) -> DefinitionNo {
+    pub(crate) fn add_definition(&mut self, definition: Arc<Definition>) -> DefinitionNo {
         let number = self.definitions.add(definition);
         if let Some(need) = self.definitions.need(number) {
             self.fleet.add_needs(core::iter::once((number, need)));

@@ -1,4 +1,5 @@
-//! Details of a job: data that no decision depends on. The store keeps them; the scheduler takes keys of limits from them, and passes them on.
+//! Details of a job. The store keeps them. The scheduler takes the keys of limits from them when the job is submitted; after that no decision
+//! depends on them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,7 +8,7 @@ use protocol::container::Overrides;
 
 use crate::params::JobParams;
 
-/// Data of a job that no decision depends on.
+/// Data of a job that no decision depends on after its submission.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobDetails {
     /// Overrides of its definition.
@@ -21,13 +22,13 @@ pub struct JobDetails {
 }
 
 impl JobDetails {
-    /// A worker gets something beside the definition.
+    /// Returns whether a worker gets something beside the definition: overrides, parameters, or how the jobs before it ended.
     #[must_use]
     pub fn has_overrides(&self) -> bool {
         !self.overrides.is_empty() || !self.params.is_empty() || self.has_predecessors
     }
 
-    /// Nothing needs to be stored.
+    /// Returns whether nothing needs to be stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.has_overrides() && self.labels.is_empty()
@@ -35,7 +36,7 @@ impl JobDetails {
 
     /// The overrides that a worker gets, with everything that follows from parameters.
     #[must_use]
-    pub fn sent(&self) -> Overrides {
+    pub fn effective_overrides(&self) -> Overrides {
         self.params.applied_to(&self.overrides)
     }
 }

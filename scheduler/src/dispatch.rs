@@ -21,7 +21,7 @@ impl Scheduler {
         match input {
             Input::ReplaceDefinitions(definitions) => handlers::define(self, now, definitions),
             Input::AddDefinition(definition) => {
-                self.learn(definition);
+                self.add_definition(definition);
                 self.changed = true;
             }
             Input::Submit(request) => handlers::submit(self, now, request),
@@ -37,7 +37,7 @@ impl Scheduler {
                 reconcile::unknown_attempts::record_announced(self, session, &tokens)
             }
             Input::AttemptsNotOwned(session, tokens) => {
-                reconcile::late_reports::record_unassigned(self, session, &tokens)
+                reconcile::late_reports::record_not_owned(self, session, &tokens)
             }
             Input::SessionsActive(frames) => handlers::record_frames(self, &frames),
             Input::Unsent(session, tokens) => handlers::return_unsent(self, now, session, &tokens),

@@ -2,7 +2,7 @@
 //!
 //! - A hook names definitions. Which revision runs is decided when the event happens: the one in jobs.yaml then.
 //! - The row of a hook, its job, and the event itself are changes of the same step, so a crash leaves all of them or none.
-//! - A hook whose job cannot be made is left out with a reason. Its parent neither waits nor changes for it.
+//! - A hook whose job cannot be made is left out with a reason. The job that triggered it neither waits nor changes for it.
 
 pub(crate) mod targets;
 
@@ -215,12 +215,12 @@ pub(crate) struct PendingHook {
     pub(crate) target: Arc<str>,
     /// Depth of its job in the chain.
     pub(crate) depth: u8,
-    pub(crate) parent: Arc<ParentFacts>,
+    pub(crate) triggered_by: Arc<TriggeringJob>,
 }
 
 /// The facts about a job that its hooks get as variables.
 #[derive(Clone, Debug)]
-pub(crate) struct ParentFacts {
+pub(crate) struct TriggeringJob {
     pub(crate) job: JobId,
     pub(crate) name: String,
     pub(crate) state: State,
@@ -235,7 +235,7 @@ pub(crate) struct ParentFacts {
     pub(crate) result: Option<String>,
 }
 
-impl ParentFacts {
+impl TriggeringJob {
     /// The variables of a hook's job.
     pub(crate) fn environment(&self, event: HookEvent) -> Vec<(String, String)> {
         use alloc::string::ToString;
@@ -259,10 +259,10 @@ impl ParentFacts {
     }
 }
 
-/// The number of the parent, for the container of a hook's job.
+/// The number of the triggering job, for the container of a hook's job.
 pub const PARENT_VARIABLE: &str = "LONGSHORE_PARENT_JOB";
 
-/// Prefix of the variables with the parent's facts.
+/// Prefix of the variables with the facts of the triggering job.
 const PREFIX: &str = "LONGSHORE_PARENT_";
 
 /// Bytes of a reason in a variable.
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn unknown_facts_have_no_variable() {
-        let parent = ParentFacts {
+        let triggered_by = TriggeringJob {
             job: JobId(7),
             name: "report".into(),
             state: State::Cancelled,
@@ -308,7 +308,7 @@ mod tests {
             result: None,
         };
         let names: Vec<String> =
-            parent.environment(HookEvent::End).into_iter().map(|(name, _)| name).collect();
+            triggered_by.environment(HookEvent::End).into_iter().map(|(name, _)| name).collect();
         let expected =
             ["HOOK", "JOB", "NAME", "STATE", "ENDED_AT"].map(|name| alloc::format!("{PREFIX}{name}"));
         assert_eq!(names, expected);

@@ -111,16 +111,16 @@ pub struct LiveAttempt {
     pub stopping: Option<StopCause>,
     /// The first requester of its cancel, if its job is being cancelled.
     pub cancelled_by: Option<String>,
-    /// It was created before the backup that this store was restored from, so it may have run and been
+    /// It was assigned before the backup that this store was restored from, so it may have run and been
     /// forgotten since.
-    pub begun: bool,
+    pub from_backup: bool,
 }
 
 impl Scheduler {
     /// Adds a worker from the store. Its lease is renewed now, because downtime of the server does not count
     /// against workers.
     pub fn restore_worker(&mut self, now: Now, row: WorkerRow) {
-        // A suspension before the first step counts as one, too.
+        // If this process is suspended before its first step, that step notices the gap from here on.
         self.stepped_at = Some(now.up);
         let id = row.worker;
         if let Some(at) = row.cordon_end() {
@@ -136,7 +136,7 @@ impl Scheduler {
 
     /// Adds a definition that unfinished jobs were created with.
     pub fn restore_definition(&mut self, definition: Arc<Definition>) {
-        self.learn(definition);
+        self.add_definition(definition);
     }
 
     /// Adds the state of schedules, and what is paused. The rules of schedules come with the first reading of jobs.yaml.
@@ -176,7 +176,7 @@ impl Scheduler {
         }
     }
 
-    /// Adds a batch with members that have not ended. One in which too many failed is cancelled further.
+    /// Adds a batch with members that have not ended. If too many of them failed before the stop, the cancel of the others goes on.
     pub fn restore_batch(&mut self, batch: LiveBatch) {
         self.batches.add(batch);
     }
@@ -198,37 +198,8 @@ impl Scheduler {
             live_state: LiveState::Scheduled,
             extras: None,
         };
-        if live.attempts.0 > 0 || live.timeout.is_some() || live.expires_at.is_some() {
-            let extras = job.extras_mut();
-            (extras.timeout, extras.attempts) = (live.timeout, live.attempts);
-            extras.expires_at = live.expires_at;
-            extras.job_failures = live.job_failures;
-            extras.oom_kills = live.oom_kills;
-            (extras.losses, extras.last) = (live.losses, live.last);
-            extras.unconfirmed.clone_from(&live.lost);
-        }
-        if live.hook_depth > 0 {
-            job.extras_mut().hook_depth = live.hook_depth;
-        }
-        if live.has_started {
-            job.extras_mut().has_started = true;
-        }
-        let role = self.parents.restore_member(id);
-        match role {
-            RunOnRole::None => {}
-            RunOnRole::Parent => {
-                job.extras_mut().role = role;
-                self.parents.set_keys(id, live.keys.clone());
-            }
-            // Parents have lower numbers, so this one's was restored before.
-            RunOnRole::Member(member) => {
-                job.extras_mut().role = role;
-                job.has_overrides = self.jobs.get(&member.parent).is_some_and(|parent| parent.has_overrides);
-            }
-        }
-        if role != RunOnRole::Parent {
-            handlers::count_in(self, id, &mut job, live.keys.as_deref());
-        }
+        restore_extras(&mut job, &live);
+        self.restore_role(id, &mut job, live.keys.as_deref());
         let mut gpus = live.gpus;
         for (token, worker) in live.lost {
             let gpus = gpus.remove(&token.fence).unwrap_or_default();
@@ -240,14 +211,9 @@ impl Scheduler {
                 let gpus = gpus.remove(&attempt.token.fence).unwrap_or_default();
                 self.restore_attempt(now, id, &mut job, attempt, (live.attempts, gpus));
             }
-            (State::Scheduled, None) => {
-                self.timers.set_wall(live.due_at, WallTimer::Due(id));
-                if live.due_at <= now.utc {
-                    self.overdue = Some(Overdue { until: now.utc, next: now.up });
-                }
-            }
+            (State::Scheduled, None) => self.restore_timer(now, live.due_at, WallTimer::Due(id)),
             (State::Quarantined, None) => job.live_state = LiveState::Quarantined,
-            (_, None) if role == RunOnRole::Parent => job.live_state = self.restore_parent(id),
+            (_, None) if job.role() == RunOnRole::Parent => job.live_state = self.restore_parent(id),
             (_, None) => {
                 let lane = placement::lane_of(self, id, &job);
                 job.live_state = LiveState::Queued(lane);
@@ -260,16 +226,40 @@ impl Scheduler {
         }
         self.jobs.insert(id, job);
         if let Some(at) = live.expires_at {
-            self.timers.set_wall(at, WallTimer::Expiry(id));
-            if at <= now.utc {
-                self.overdue = Some(Overdue { until: now.utc, next: now.up });
-            }
+            self.restore_timer(now, at, WallTimer::Expiry(id));
         }
         true
     }
 
-    /// Adds the attempts of cancelled jobs whose containers may still exist. Call it once, after all workers and definitions. If a worker
-    /// of a job was forgotten, nobody can confirm all of its attempts, so none of them is added.
+    fn restore_role(&mut self, id: JobId, job: &mut Job, keys: Option<&JobKeys>) {
+        let role = self.parents.restore_member(id);
+        match role {
+            RunOnRole::None => {}
+            RunOnRole::Parent => {
+                job.extras_mut().role = role;
+                self.parents.set_keys(id, keys.cloned().map(Box::new));
+                // Its members are counted in the limits, it is not.
+                return;
+            }
+            // Parents have lower numbers, so this one's was restored before.
+            RunOnRole::Member(member) => {
+                job.extras_mut().role = role;
+                job.has_overrides = self.jobs.get(&member.parent).is_some_and(|parent| parent.has_overrides);
+            }
+        }
+        handlers::count_in(self, id, job, keys);
+    }
+
+    /// Timers whose time passed while the server was down fire in slices after the start.
+    fn restore_timer(&mut self, now: Now, at: Timestamp, timer: WallTimer) {
+        self.timers.set_wall(at, timer);
+        if at <= now.utc {
+            self.overdue = Some(Overdue { until: now.utc, next: now.up });
+        }
+    }
+
+    /// Adds the attempts of cancelled jobs whose containers may still exist. Call it once, after all workers and definitions. If the worker
+    /// of one of a job's attempts was forgotten, or a definition is unknown, not all of them can be confirmed, so none of the job is added.
     pub fn restore_unconfirmed(&mut self, attempts: &[Unconfirmed]) {
         let is_unknown = |of: &Unconfirmed| {
             self.fleet.worker(of.worker).is_none() || self.definitions.find(of.revision).is_none()
@@ -298,7 +288,7 @@ impl Scheduler {
         live: LiveAttempt,
         (number, gpus): (AttemptNo, Vec<String>),
     ) {
-        if live.begun {
+        if live.from_backup {
             self.skippable = RESTORED_GAP;
         }
         let attempt = Attempt {
@@ -313,7 +303,7 @@ impl Scheduler {
             // clock may have been set meanwhile; the worker reports the true age when it reconnects.
             progress: live.started_at.map_or(Progress::Slot, |at| Progress::Running(Run::since(at))),
             // The server does not know any more which starts it had approved.
-            start: if live.begun { StartState::Announced } else { StartState::MayStart },
+            start: if live.from_backup { StartState::Announced } else { StartState::MayStart },
             presence: Presence::NotAwaited,
             recalled: false,
             stopping: live.stopping,
@@ -335,5 +325,24 @@ impl Scheduler {
             self.limits.leave_competition(id, needs);
         }
         job.live_state = LiveState::Held(Box::new(attempt));
+    }
+}
+
+/// Sets the facts that few jobs have, and that are kept apart for that reason.
+fn restore_extras(job: &mut Job, live: &LiveJob) {
+    if live.attempts.0 > 0 || live.timeout.is_some() || live.expires_at.is_some() {
+        let extras = job.extras_mut();
+        (extras.timeout, extras.attempts) = (live.timeout, live.attempts);
+        extras.expires_at = live.expires_at;
+        extras.job_failures = live.job_failures;
+        extras.oom_kills = live.oom_kills;
+        (extras.losses, extras.last) = (live.losses.clone(), live.last);
+        extras.unconfirmed.clone_from(&live.lost);
+    }
+    if live.hook_depth > 0 {
+        job.extras_mut().hook_depth = live.hook_depth;
+    }
+    if live.has_started {
+        job.extras_mut().has_started = true;
     }
 }

@@ -79,7 +79,7 @@ pub enum Change {
         by: String,
     },
     /// The current attempt has ended and its job waits again.
-    Waiting {
+    AttemptClosed {
         /// The job that waits.
         job: JobId,
         /// The end of the attempt.
@@ -90,20 +90,20 @@ pub enum Change {
         state: State,
     },
     /// A scheduled job became due.
-    Due {
+    BecameDue {
         /// The due job.
         job: JobId,
     },
     /// An operator released a quarantined job: it is queued, and its losses are forgotten.
-    Freed {
+    QuarantineReleased {
         /// The released job.
         job: JobId,
     },
-    /// The deadline of a job's present wait, by which it starts or ends as expired. Jobs without one have no such change.
+    /// The deadline by which a waiting job starts or ends as expired has changed.
     Expiry {
         /// The job.
         job: JobId,
-        /// Wall-clock time of the deadline; none: it waits without one, runs, or has ended.
+        /// Wall-clock time of the deadline; `None` takes it away: the job waits without one, runs, or has ended.
         at: Option<Timestamp>,
     },
     /// A client changed a scheduled or queued job.
@@ -129,7 +129,7 @@ pub enum Change {
     Ended(Ended),
     /// The worker of a cancelled, unconfirmed job reported that its container is gone. Nothing changes if
     /// that is known already or the job was deleted.
-    Confirmed {
+    ContainerGone {
         /// The job's last attempt.
         token: Token,
         /// The worker that had it.
@@ -191,8 +191,8 @@ pub enum Change {
         /// The first member.
         first: JobId,
     },
-    /// A request with an idempotency key was accepted.
-    Keyed {
+    /// A request with an idempotency key was accepted: its repetitions get the same answer.
+    IdempotencyKeyStored {
         /// The client's key, prefixed with its scope.
         key: Arc<str>,
         /// The request.
@@ -201,7 +201,7 @@ pub enum Change {
         at: Timestamp,
     },
     /// Numbers up to these were assigned in commits that this database has lost, and are skipped.
-    Skipped {
+    NumbersSkipped {
         /// The last job that was assigned here.
         after: JobId,
         /// The last job number that is skipped; `after` if none is.

@@ -155,7 +155,7 @@ fn members_after_one_another_name_the_requester_too() {
 fn due(world: &World) -> usize {
     let changes = world.steps.iter().flat_map(|(_, step)| &step.changes);
     let jobs = changes.filter_map(|change| match change {
-        Change::Due { job, .. } => Some(*job),
+        Change::BecameDue { job, .. } => Some(*job),
         _ => None,
     });
     let jobs: Vec<JobId> = jobs.collect();

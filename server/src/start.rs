@@ -20,7 +20,7 @@ use crate::listener::tls::Tls;
 use crate::listener::tls_status::TlsStatus;
 use crate::logs::Logs;
 use crate::metrics::Metrics;
-use crate::notifications::client::{WebClient, trust_the_system};
+use crate::notifications::client::{WebClient, tls_client_config};
 use crate::notifications::delivery::Delivery;
 use crate::notifications::mail::client::MailClient;
 use crate::notifications::receivers::Receivers;
@@ -358,6 +358,6 @@ impl Parts {
 /// The client for e-mail, if the server was told of a mail server.
 fn mail_client(config: &Config) -> Result<Option<MailClient>, Box<dyn std::error::Error + Send + Sync>> {
     let Some(server) = config.mail.clone() else { return Ok(None) };
-    let tls = Arc::new(trust_the_system()?);
+    let tls = Arc::new(tls_client_config()?);
     MailClient::new(server, tls).map(Some)
 }

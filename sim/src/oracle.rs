@@ -204,7 +204,7 @@ impl Oracle {
                         self.cordoned.push(row.worker);
                     }
                 }
-                Change::Waiting { closed, state, .. }
+                Change::AttemptClosed { closed, state, .. }
                 | Change::Ended(Ended { closed: Some(closed), state, .. }) => {
                     self.check_silence(scene, disk, workload, (closed, *state));
                     self.check_absence(now, disk, scheduler, closed);
@@ -214,7 +214,9 @@ impl Oracle {
                     let what = format!("{} goes to worker {}", it.token, it.worker);
                     self.violated(now, "I24 a cordoned worker gets nothing", what);
                 }
-                Change::Confirmed { token, .. } => self.check_confirmed_gone(scene, token.job, Some(*token)),
+                Change::ContainerGone { token, .. } => {
+                    self.check_confirmed_gone(scene, token.job, Some(*token))
+                }
                 _ => {}
             }
         }

@@ -15,14 +15,14 @@ pub(super) struct Scene {
     /// The scheduler with its workers and what waits.
     pub(super) model: Model,
     /// The order of the two steps of a cycle.
-    pub(super) order: Order,
+    pub(super) order: CycleOrder,
     /// The n-th job of the flow.
     pub(super) job: Box<dyn Fn(u64) -> NewJob>,
 }
 
 /// Steps of a cycle: a job is accepted, and a job ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum CycleOrder {
     /// The new job starts at once on a free worker and then ends.
     SubmitFirst,
     /// A job ends, so that one that waits starts; then another one is accepted and waits.
@@ -32,7 +32,7 @@ pub(super) enum Order {
 /// How flows are compared.
 #[derive(Debug)]
 pub(super) struct Comparison<'a> {
-    /// Decisions in each window.
+    /// Cycles in each window, of two decisions each.
     pub(super) cycles: u64,
     /// The only question that is answered, for a profile of it; otherwise all are.
     pub(super) only: Option<&'a str>,
@@ -97,11 +97,11 @@ impl Scene {
         let live = self.model.live();
         let began = thread_cpu();
         for request in requests {
-            if self.order == Order::FinishFirst {
+            if self.order == CycleOrder::FinishFirst {
                 self.model.finish_oldest()?;
             }
             self.model.step(request)?;
-            if self.order == Order::SubmitFirst {
+            if self.order == CycleOrder::SubmitFirst {
                 self.model.finish_oldest()?;
             }
         }

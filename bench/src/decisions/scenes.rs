@@ -6,7 +6,7 @@ use scheduler::limits::rules::{Concurrency, KeySource, OnFull};
 use scheduler::new_jobs::NewJob;
 use scheduler::placement::rules::{Condition, LabelRule};
 
-use crate::decisions::flow::{Order, Scene};
+use crate::decisions::flow::{CycleOrder, Scene};
 use crate::decisions::model::{Model, definition, job};
 
 /// Jobs of a definition without limits, while so many keys of another one have no permit left and jobs that wait for it.
@@ -14,13 +14,13 @@ pub(super) fn beside_blocked_keys(keys: u64) -> anyhow::Result<Scene> {
     let mut model = blocked_keys(keys)?;
     // Those that hold the permits run on.
     model.forget_held();
-    Ok(Scene { model, order: Order::SubmitFirst, job: Box::new(|_| job(PLAIN)) })
+    Ok(Scene { model, order: CycleOrder::SubmitFirst, job: Box::new(|_| job(PLAIN)) })
 }
 
 /// Jobs of the blocked keys themselves, one key after the other.
 pub(super) fn among_blocked_keys(keys: u64) -> anyhow::Result<Scene> {
     let model = blocked_keys(keys)?;
-    Ok(Scene { model, order: Order::FinishFirst, job: Box::new(move |n| keyed_job(KEYED, n % keys)) })
+    Ok(Scene { model, order: CycleOrder::FinishFirst, job: Box::new(move |n| keyed_job(KEYED, n % keys)) })
 }
 
 /// One job of each key runs and one waits.
@@ -41,13 +41,13 @@ pub(super) fn saturated_workers(workers: u64) -> anyhow::Result<Scene> {
     let (mut model, classes) = fleet(workers)?;
     let room = workers * u64::from(SLOTS + BACKLOG);
     model.submit((0..room + classes * WAITING).map(|n| job(n % classes)))?;
-    Ok(Scene { model, order: Order::FinishFirst, job: Box::new(move |n| job(n % classes)) })
+    Ok(Scene { model, order: CycleOrder::FinishFirst, job: Box::new(move |n| job(n % classes)) })
 }
 
 /// All slots are free.
 pub(super) fn idle_workers(workers: u64) -> anyhow::Result<Scene> {
     let (model, classes) = fleet(workers)?;
-    Ok(Scene { model, order: Order::SubmitFirst, job: Box::new(move |n| job(n % classes)) })
+    Ok(Scene { model, order: CycleOrder::SubmitFirst, job: Box::new(move |n| job(n % classes)) })
 }
 
 /// Workers of twenty classes, and a definition for each class.
@@ -120,7 +120,7 @@ pub(super) fn waiting_definitions(waiting: u64, beside: Beside) -> anyhow::Resul
         Beside::BusyWorkersInTurn => Box::new(move |n| job(n % (waiting + 1))),
         _ => Box::new(|_| job(PLAIN)),
     };
-    Ok(Scene { model, order: Order::FinishFirst, job: next_job })
+    Ok(Scene { model, order: CycleOrder::FinishFirst, job: next_job })
 }
 
 /// Jobs of one definition flow while so many large batches of the same definition wait.
@@ -134,7 +134,7 @@ pub(super) fn waiting_batches(batches: u64) -> anyhow::Result<Scene> {
     for _ in 0..batches {
         model.submit((0..MEMBERS).map(|_| job(PLAIN)))?;
     }
-    Ok(Scene { model, order: Order::FinishFirst, job: Box::new(|_| job(PLAIN)) })
+    Ok(Scene { model, order: CycleOrder::FinishFirst, job: Box::new(|_| job(PLAIN)) })
 }
 
 /// One definition without rules, or so many with limits by key, required labels and priorities. The limits are looked at and never reached.
@@ -154,7 +154,7 @@ pub(super) fn rules(definitions: u64) -> anyhow::Result<Scene> {
     };
     let room = RULE_WORKERS * u64::from(SLOTS + BACKLOG);
     model.submit((0..room + classes * WAITING).map(next_job))?;
-    Ok(Scene { model, order: Order::FinishFirst, job: Box::new(next_job) })
+    Ok(Scene { model, order: CycleOrder::FinishFirst, job: Box::new(next_job) })
 }
 
 fn ruled(number: u64, classes: u64) -> Definition {

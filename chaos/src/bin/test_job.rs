@@ -1,8 +1,8 @@
 //! The program that chaos jobs run: it appends its start, signs of life and end to a file that Longshore does not know.
 //!
 //! It uses the standard library only, so that it links statically and is the whole image. Each mark is one line, appended with one write.
-//! Starts and stops are synced before the program continues. Signs of life show how long a killed job ran at least. The exit code differs
-//! between attempts, so an outcome that is stored for the wrong attempt is found.
+//! Starts and stops are synced before the program continues. Signs of life show how long a killed job ran at least. The exit code
+//! usually differs between attempts, so an outcome that is stored for the wrong attempt is found.
 #![forbid(unsafe_code)]
 
 use std::fs::{File, OpenOptions};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Violation::{
-    Changed, Duplicated, LostOrAltered, Misanswered, PartialBatch, StaleReportBelieved, Unexpected,
+    Changed, Duplicated, LostOrAltered, PartialBatch, StaleReportBelieved, Unexpected, WrongAnswer,
 };
 use super::{Evidence, Finding, Rows, finding};
 use crate::history::Event;
@@ -54,7 +54,7 @@ fn gather<'a>(history: &'a [Event], findings: &mut Vec<Finding>) -> BTreeMap<&'a
             }
             Event::Answered { label, status, job } => {
                 if !EXPECTED_STATUSES.contains(status) || (*status < 300) != job.is_some() {
-                    findings.push(finding(Misanswered, format!("request {label}: {status}, job {job:?}")));
+                    findings.push(finding(WrongAnswer, format!("request {label}: {status}, job {job:?}")));
                 }
                 if let Some(request) = requests.get_mut(label.as_str()) {
                     request.answered_jobs.extend(job);
@@ -62,7 +62,7 @@ fn gather<'a>(history: &'a [Event], findings: &mut Vec<Finding>) -> BTreeMap<&'a
             }
             // Expected: cancelled, already ended, server busy, or storage unavailable.
             Event::Cancelled { job, status } if !matches!(status, 200 | 202 | 409 | 503) => {
-                findings.push(finding(Misanswered, format!("cancel of job {job}: {status}")));
+                findings.push(finding(WrongAnswer, format!("cancel of job {job}: {status}")));
             }
             Event::Cancelled { .. } | Event::Seen { .. } | Event::Fault { .. } => {}
         }
@@ -71,7 +71,7 @@ fn gather<'a>(history: &'a [Event], findings: &mut Vec<Finding>) -> BTreeMap<&'a
 }
 
 fn compare(label: &str, request: &Request<'_>, made: &[u64], findings: &mut Vec<Finding>) {
-    let mut find = |violation, what: &str| {
+    let mut report_finding = |violation, what: &str| {
         let text = format!(
             "request {label} for {} jobs, answered with {:?}, made {made:?}: {what}",
             request.count, request.answered_jobs
@@ -79,23 +79,23 @@ fn compare(label: &str, request: &Request<'_>, made: &[u64], findings: &mut Vec<
         findings.push(finding(violation, text));
     };
     if request.answered_jobs.len() > 1 {
-        find(Duplicated, "it was answered with different jobs");
+        report_finding(Duplicated, "it was answered with different jobs");
     }
     let Some(first) = made.first() else {
         if !request.answered_jobs.is_empty() {
-            find(LostOrAltered, "accepted, and missing");
+            report_finding(LostOrAltered, "accepted, and missing");
         }
         return;
     };
     let in_a_row = made.iter().zip(*first..).all(|(made, expected)| *made == expected);
     match (made.len() as u64).cmp(&request.count) {
-        std::cmp::Ordering::Greater => find(Duplicated, "too many jobs"),
-        std::cmp::Ordering::Less => find(PartialBatch, "jobs are missing"),
-        std::cmp::Ordering::Equal if !in_a_row => find(PartialBatch, "ids are not consecutive"),
+        std::cmp::Ordering::Greater => report_finding(Duplicated, "too many jobs"),
+        std::cmp::Ordering::Less => report_finding(PartialBatch, "jobs are missing"),
+        std::cmp::Ordering::Equal if !in_a_row => report_finding(PartialBatch, "ids are not consecutive"),
         std::cmp::Ordering::Equal => {}
     }
     if request.answered_jobs.iter().any(|job| job != first) {
-        find(LostOrAltered, "the first job is not the one in the answer");
+        report_finding(LostOrAltered, "the first job is not the one in the answer");
     }
 }
 
@@ -110,8 +110,8 @@ pub(super) fn check_seen_states(evidence: &Evidence, rows: &Rows<'_>, findings: 
                 LostOrAltered,
                 format!("job {job} was accepted, and later there was no such job"),
             ));
-        } else if *status >= 500 && *status != 503 {
-            findings.push(finding(Misanswered, format!("job {job}: {status}")));
+        } else if !matches!(*status, 200 | 503) {
+            findings.push(finding(WrongAnswer, format!("job {job}: {status}")));
         }
         if *status != 200 {
             continue;
@@ -124,7 +124,7 @@ pub(super) fn check_seen_states(evidence: &Evidence, rows: &Rows<'_>, findings: 
         if let Some(fence) = fence {
             let newest = newest.entry(*job).or_insert(*fence);
             if fence < newest {
-                let text = format!("job {job}: its attempt was {newest}, and then {fence}");
+                let text = format!("job {job}: its fence was {newest}, and then {fence}");
                 findings.push(finding(StaleReportBelieved, text));
             }
             *newest = (*newest).max(*fence);
@@ -162,5 +162,5 @@ fn check_end(
     }
 }
 
-/// Created, created by an earlier request with the key, unavailable, disk full.
+/// Created by an earlier request with the key, created, unavailable, disk full.
 const EXPECTED_STATUSES: [u16; 4] = [200, 201, 503, 507];

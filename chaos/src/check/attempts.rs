@@ -37,8 +37,9 @@ pub(super) fn check_numbering(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
         let latest = attempts.iter().map(|attempt| attempt.fence).max();
         let believed = rows.jobs.get(job).and_then(|row| row.fence);
         if latest != believed {
-            let text =
-                format!("job {job} has the outcome of attempt {believed:?}, and the latest is {latest:?}");
+            let text = format!(
+                "job {job} has the outcome of fence {believed:?}, and the latest fence is {latest:?}"
+            );
             findings.push(finding(StaleReportBelieved, text));
         }
     }
@@ -52,7 +53,7 @@ pub(super) fn check_marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut V
         let (job, fence) = (mark.job, mark.fence);
         if mark.mark != MarkKind::Alive && !seen.insert((job, fence, mark.mark == MarkKind::Start)) {
             let text = format!(
-                "job {job}, attempt {fence}: a second {:?} mark (pid {} on {})",
+                "job {job}, fence {fence}: a second {:?} mark (pid {} on {})",
                 mark.mark, mark.pid, mark.host
             );
             findings.push(finding(StartedTwice, text));
@@ -61,13 +62,13 @@ pub(super) fn check_marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut V
             None if mark.mark == MarkKind::Alive => {}
             None => findings.push(finding(
                 NeverAssigned,
-                format!("job {job}: attempt {fence} ran, and was never assigned"),
+                format!("job {job}: fence {fence} ran, and was never assigned"),
             )),
             Some(attempt) => {
                 let outcome = attempt.outcome.as_deref().filter(|it| DENIES_A_START.contains(it));
                 if let Some(outcome) = outcome.filter(|_| mark.mark == MarkKind::Start) {
                     let text = format!(
-                        "job {job}: attempt {fence} ran, and is stored as {outcome}, which means never started"
+                        "job {job}: fence {fence} ran, and is stored as {outcome}, which means never started"
                     );
                     findings.push(finding(StartContradicted, text));
                 }
@@ -105,7 +106,7 @@ pub(super) fn check_cancels(marks: &[Mark], rows: &Rows<'_>, findings: &mut Vec<
             && i64::try_from(mark.up_ms).unwrap_or(i64::MAX) > ended + CLOCKS_MS
         {
             let text = format!(
-                "job {} was cancelled at {ended}, and attempt {}: {:?} at {}",
+                "job {} was cancelled at {ended}, and fence {}: {:?} at {}",
                 mark.job, mark.fence, mark.mark, mark.up_ms
             );
             findings.push(finding(RanAfterCancel, text));
@@ -135,7 +136,7 @@ fn check_overlaps(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Findi
             .filter(|((_, other), span)| other != fence && (span.0, other) < (*began, fence));
         for ((_, other), (_, ended)) in earlier {
             if ended > began {
-                let text = format!("job {job}: attempt {fence} started while {other} ran");
+                let text = format!("job {job}: fence {fence} started while {other} ran");
                 findings.push(finding(Overlapped, text));
             }
         }
@@ -151,7 +152,7 @@ pub(super) fn check_losses(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
             let is_lost = lost.outcome.as_deref() == Some("lost");
             if is_lost && lost.reported_gone_ms.is_none_or(|gone| gone > assigned) {
                 let text = format!(
-                    "job {job}: attempt {} was lost, reported gone at {:?}, and {} assigned at {assigned}",
+                    "job {job}: fence {} was lost, reported gone at {:?}, and {} assigned at {assigned}",
                     lost.fence, lost.reported_gone_ms, successor.fence
                 );
                 findings.push(finding(ReplacedTooEarly, text));
@@ -207,7 +208,7 @@ pub(super) fn check_deploys_interrupt_nothing(
     for mark in started.filter(|it| !stopped.contains(&it.fence) && !cancelled(it)) {
         findings.push(finding(
             InterruptedByDeploy,
-            format!("job {}: attempt {} never stopped by itself", mark.job, mark.fence),
+            format!("job {}: fence {} never stopped by itself", mark.job, mark.fence),
         ));
     }
     for (job, row) in rows.jobs.iter().filter(|(_, row)| jobs::leaves_marks(&row.name)) {
@@ -215,7 +216,7 @@ pub(super) fn check_deploys_interrupt_nothing(
             if !matches!(attempt.outcome.as_deref(), Some("succeeded" | "failed" | "released" | "cancelled"))
             {
                 let text =
-                    format!("job {job} ({}): attempt {} is {:?}", row.name, attempt.fence, attempt.outcome);
+                    format!("job {job} ({}): fence {} is {:?}", row.name, attempt.fence, attempt.outcome);
                 findings.push(finding(InterruptedByDeploy, text));
             }
         }
@@ -240,12 +241,12 @@ fn check_outcome(
     match of_another.filter(|_| stored.is_some()) {
         Some(other) => {
             let text =
-                format!("job {job}: attempt {fence} has the exit code {stored:?} of attempt {}", other.fence);
+                format!("job {job}: fence {fence} has the exit code {stored:?} of fence {}", other.fence);
             findings.push(finding(StaleReportBelieved, text));
         }
         None => {
             let text = format!(
-                "job {job}: attempt {fence} {outcome} with {stored:?}, and its stop mark has {actual:?}"
+                "job {job}: fence {fence} {outcome} with {stored:?}, and its stop mark has {actual:?}"
             );
             findings.push(finding(WrongOutcome, text));
         }

@@ -295,13 +295,13 @@ fn unsettled_jobs_and_leftover_processes_are_found() {
 
 #[test]
 fn server_errors_and_answers_without_a_job_are_found() {
-    assert_found(Violation::Misanswered, |it| {
+    assert_found(Violation::WrongAnswer, |it| {
         it.history.push(Event::Answered { label: "c".to_owned(), status: 500, job: None });
     });
-    assert_found(Violation::Misanswered, |it| {
+    assert_found(Violation::WrongAnswer, |it| {
         it.history.push(Event::Answered { label: "c".to_owned(), status: 201, job: None });
     });
-    assert_found(Violation::Misanswered, |it| {
+    assert_found(Violation::WrongAnswer, |it| {
         it.history.push(Event::Seen {
             job: 1,
             status: 500,

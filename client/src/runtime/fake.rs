@@ -80,7 +80,7 @@ impl Runtime for Fake {
 
     fn stop(&self, token: Token, _: StopCause, step: StopStep, _: Now) {
         if let Some(sleeper) = self.state.asleep().get(&token) {
-            // The attempt has just ended by itself.
+            // It fails only if the attempt has just ended by itself.
             let _ = sleeper.send(step);
         }
     }
@@ -169,14 +169,14 @@ async fn killed(mut stopped: mpsc::UnboundedReceiver<StopStep>, deaf: bool) -> i
         match step {
             StopStep::Ask { .. } if deaf => {}
             StopStep::Ask { .. } => return 143,
-            StopStep::Kill | StopStep::Remove => return EXIT_OF_A_KILLED,
+            StopStep::Kill | StopStep::Remove => return EXIT_SIGKILL,
         }
     }
     std::future::pending().await
 }
 
 /// 128 and the number of SIGKILL, which the kernel sends for want of memory, too.
-const EXIT_OF_A_KILLED: i32 = 137;
+const EXIT_SIGKILL: i32 = 137;
 
 #[cfg(test)]
 mod tests {

@@ -74,7 +74,7 @@ struct Class {
     facts: ClassFacts,
     workers: BTreeSet<WorkerId>,
     /// Workers with a free slot, or room in their backlog, by load.
-    with_slot: OpenWorkers,
+    with_room: OpenWorkers,
     /// Those of them that have enough resources left for a reservation.
     with_resources: BTreeMap<ReservationId, OpenWorkers>,
     /// Needs without a list of workers that the class meets.
@@ -120,8 +120,8 @@ impl Classes {
     // one did.
     fn intern_need(&mut self, need: Need) -> (NeedId, bool) {
         let id = NeedId(u32::try_from(self.needs.len()).unwrap_or(u32::MAX));
-        let facts = |it: &Self| (it.labels.len(), it.reservations.len(), it.conditions.len());
-        let before = facts(self);
+        let lengths = |it: &Self| (it.labels.len(), it.reservations.len(), it.conditions.len());
+        let before = lengths(self);
         self.labels.extend(need.labels().cloned());
         let keys = NeedKeys {
             reservation: (!need.reserves.is_empty()).then(|| self.intern_reservation(&need.reserves)),
@@ -141,7 +141,7 @@ impl Classes {
         }
         self.by_need.insert(need.clone(), id);
         self.needs.push(NeedEntry { need, keys, classes });
-        (id, facts(self) != before)
+        (id, lengths(self) != before)
     }
 
     fn intern_reservation(&mut self, reservation: &Reservation) -> ReservationId {
@@ -314,7 +314,7 @@ impl Classes {
     /// Lists a worker of this class as one with room.
     pub fn list_open(&mut self, id: ClassId, position: Position, fitting: &[ReservationId]) {
         if let Some(class) = self.classes.get_mut(id.0 as usize) {
-            class.with_slot.insert(position);
+            class.with_room.insert(position);
             for reservation in fitting {
                 class.with_resources.entry(*reservation).or_default().insert(position);
             }
@@ -324,7 +324,7 @@ impl Classes {
     /// Removes a worker from those with room. `fitting` is the list with which it was added.
     pub fn unlist_open(&mut self, id: ClassId, position: Position, fitting: &[ReservationId]) {
         let Some(class) = self.classes.get_mut(id.0 as usize) else { return };
-        class.with_slot.remove(position);
+        class.with_room.remove(position);
         for reservation in fitting {
             if let Some(open) = class.with_resources.get_mut(reservation) {
                 open.remove(position);
@@ -337,12 +337,12 @@ impl Classes {
 
     /// Workers with room, by class and load.
     pub fn open(&self) -> impl Iterator<Item = &Position> {
-        self.classes.iter().flat_map(|class| &class.with_slot.by_load)
+        self.classes.iter().flat_map(|class| &class.with_room.by_load)
     }
 
     /// Workers with a free slot, by class and load.
     pub fn with_free_slot(&self) -> impl Iterator<Item = &Position> {
-        self.classes.iter().flat_map(|class| class.with_slot.by_load.range(..(FULL, 0, WorkerId(0))))
+        self.classes.iter().flat_map(|class| class.with_room.by_load.range(..(FULL, 0, WorkerId(0))))
     }
 
     /// Workers of a class with room, and enough left for the reservation of a need.
@@ -351,11 +351,11 @@ impl Classes {
         let class = self.class(id)?;
         match self.reservation_of(need) {
             Some(reservation) => class.with_resources.get(&reservation),
-            None => Some(&class.with_slot),
+            None => Some(&class.with_room),
         }
     }
 
-    /// The worker is in this class, and listed with room at this position or not at all. For the audit.
+    /// Returns whether the worker is in this class and, if a position is given, listed there among those with room. For the audit.
     #[must_use]
     pub fn lists_as(
         &self,
@@ -367,7 +367,7 @@ impl Classes {
         self.class(id).is_some_and(|class| {
             let is_listed = |position: Position| {
                 let listed = class.with_resources.iter().filter(|(_, open)| open.contains(position));
-                class.with_slot.contains(position) && listed.map(|(id, _)| id).eq(fitting)
+                class.with_room.contains(position) && listed.map(|(id, _)| id).eq(fitting)
             };
             class.workers.contains(&worker) && position.is_none_or(is_listed)
         })
@@ -377,10 +377,10 @@ impl Classes {
     #[must_use]
     pub fn open_counts(&self) -> (usize, usize) {
         let sum = |count: fn(&Class) -> usize| self.classes.iter().map(count).sum();
-        (sum(|class| class.with_slot.by_load.len()), sum(|class| class.with_slot.by_tie.len()))
+        (sum(|class| class.with_room.by_load.len()), sum(|class| class.with_room.by_tie.len()))
     }
 
-    /// Each need knows the classes that meet it, for the audit.
+    /// Returns whether each need knows the classes that meet it. For the audit.
     #[must_use]
     pub fn are_matched(&self) -> bool {
         let numbered =

@@ -35,7 +35,7 @@ pub struct Session {
     /// Attempts of the inventory that the archive does not contain.
     pub unknown: BTreeSet<Token>,
     /// Attempts of the last report that the archive does not know as this worker's.
-    pub unassigned: BTreeSet<Token>,
+    pub not_owned: BTreeSet<Token>,
 }
 
 impl Session {

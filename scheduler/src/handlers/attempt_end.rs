@@ -79,7 +79,7 @@ fn close_attempt(scheduler: &mut Scheduler, now: Now, id: JobId, closed: ClosedA
     };
     if is_reported_gone && !is_settled {
         // A restarted server takes a lost attempt for one that may still run, unless a note says otherwise.
-        let note = Note::Confirmed { token, worker: attempt.worker };
+        let note = Note::ContainerGone { token, worker: attempt.worker };
         scheduler.change(Change::Noted { job: id, at: now.utc, note });
     }
     batch::cancel_if_stopped(scheduler, now, id);
@@ -292,7 +292,7 @@ fn quarantine(
         job.live_state = LiveState::Quarantined;
         job.due_at = now.utc;
     }
-    scheduler.change(Change::Waiting { job: id, closed, due_at: now.utc, state: State::Quarantined });
+    scheduler.change(Change::AttemptClosed { job: id, closed, due_at: now.utc, state: State::Quarantined });
     expire::start_quarantine_timeout(scheduler, id, now.utc);
 }
 
@@ -320,7 +320,7 @@ fn wait(scheduler: &mut Scheduler, now: Now, id: JobId, due_at: Timestamp, close
         queue(scheduler, id);
         State::Queued
     };
-    scheduler.change(Change::Waiting { job: id, closed, due_at, state });
+    scheduler.change(Change::AttemptClosed { job: id, closed, due_at, state });
 }
 
 /// Removes the attempt from its worker and clears its timers.

@@ -13,7 +13,7 @@ pub(crate) fn start_due_job(scheduler: &mut Scheduler, now: Now, id: JobId) {
     let is_scheduled = |job: &Job| matches!(job.live_state, LiveState::Scheduled);
     if scheduler.jobs.get(&id).is_some_and(is_scheduled) && !attempt_end::waits_for_another(scheduler, id) {
         attempt_end::queue(scheduler, id);
-        scheduler.change(Change::Due { job: id });
+        scheduler.change(Change::BecameDue { job: id });
         admission::make_room(scheduler, now, id);
     }
 }

@@ -13,7 +13,7 @@ use crate::core::Scheduler;
 use crate::definition::Definition;
 use crate::details::JobDetails;
 use crate::handlers::{admission, run_on, submit, unique};
-use crate::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult, HookRow, ParentFacts, PendingHook};
+use crate::hooks::{DEPTH_MAX, HookEvent, HookRefusal, HookResult, HookRow, PendingHook, TriggeringJob};
 use crate::new_jobs::NewJob;
 use crate::params::{JobParams, ParamDefaults, SubmissionRules};
 use crate::results::{self, RESULT_VARIABLE_BYTES_MAX, ResultParams};
@@ -21,7 +21,7 @@ use crate::run_on::RunOnRole;
 use crate::state::State;
 use crate::step::{Change, Ended, Note, Rejection};
 
-/// A container of this job has started. Only the first one counts: a retry is no start of the job. For a member its parent has started.
+/// A container of this job has started. Only the first one counts: a retry is no start of the job. The start of a `run_on` member is that of its parent.
 pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, at: Timestamp) {
     if let Some(parent) = scheduler.parent_of(id) {
         return run_on::member_started(scheduler, parent, at);
@@ -36,7 +36,7 @@ pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, 
         return;
     }
     let depth = extras.hook_depth;
-    let parent = ParentFacts {
+    let triggered_by = TriggeringJob {
         job: id,
         name: definition.name.clone(),
         state: State::Running,
@@ -48,13 +48,13 @@ pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, 
         ended_at: None,
         result: None,
     };
-    collect(scheduler, &definition, Arc::new(parent), depth, &[HookEvent::Start]);
+    collect(scheduler, &definition, Arc::new(triggered_by), depth, &[HookEvent::Start]);
 }
 
 /// This job ends; it is still known. `attempt` is its last one, zero if it had none.
 pub(crate) fn ends(scheduler: &mut Scheduler, ended: &Ended, attempt: AttemptNo) {
     let Some(job) = scheduler.jobs.get(&ended.job) else { return };
-    // Its parent has them.
+    // The hooks are those of its `run_on` parent.
     if matches!(job.role(), RunOnRole::Member(_)) {
         return;
     }
@@ -63,7 +63,7 @@ pub(crate) fn ends(scheduler: &mut Scheduler, ended: &Ended, attempt: AttemptNo)
     };
     let depth = job.extras.as_ref().map_or(0, |extras| extras.hook_depth);
     let closed = ended.closed.as_ref();
-    let parent = ParentFacts {
+    let triggered_by = TriggeringJob {
         job: ended.job,
         name: definition.name.clone(),
         state: ended.state,
@@ -76,20 +76,21 @@ pub(crate) fn ends(scheduler: &mut Scheduler, ended: &Ended, attempt: AttemptNo)
         result: closed.and_then(|closed| closed.result.clone()),
     };
     let events: Vec<HookEvent> = HookEvent::of_end(ended.state).into_iter().chain([HookEvent::End]).collect();
-    collect(scheduler, &definition, Arc::new(parent), depth, &events);
+    collect(scheduler, &definition, Arc::new(triggered_by), depth, &events);
 }
 
 fn collect(
     scheduler: &mut Scheduler,
     definition: &Definition,
-    parent: Arc<ParentFacts>,
+    triggered_by: Arc<TriggeringJob>,
     depth: u8,
     events: &[HookEvent],
 ) {
     for event in events {
         for target in definition.hooks.of(*event) {
-            let (target, parent, depth) = (target.clone(), parent.clone(), depth.saturating_add(1));
-            scheduler.pending_hooks.push_back(PendingHook { event: *event, target, depth, parent });
+            let (target, triggered_by, depth) =
+                (target.clone(), triggered_by.clone(), depth.saturating_add(1));
+            scheduler.pending_hooks.push_back(PendingHook { event: *event, target, depth, triggered_by });
         }
     }
 }
@@ -101,7 +102,7 @@ pub(crate) fn make_pending(scheduler: &mut Scheduler, now: Now) {
             Ok(job) => HookResult::Made { job, depth: hook.depth },
             Err(refusal) => HookResult::LeftOut(refusal),
         };
-        let (parent, event, target) = (hook.parent.job, hook.event, hook.target);
+        let (parent, event, target) = (hook.triggered_by.job, hook.event, hook.target);
         scheduler.change(Change::Hook(HookRow { parent, event, target, at: now.utc, result }));
     }
 }
@@ -122,7 +123,8 @@ fn make(scheduler: &mut Scheduler, now: Now, hook: &PendingHook) -> Result<JobId
         (None, ParamDefaults::All(params)) => (**params).clone(),
         (None, ParamDefaults::Missing) => return Err(HookRefusal::MissingParam),
     };
-    let overrides = Overrides { environment: hook.parent.environment(hook.event), ..Overrides::default() };
+    let overrides =
+        Overrides { environment: hook.triggered_by.environment(hook.event), ..Overrides::default() };
     let details = JobDetails { overrides, params, ..JobDetails::default() };
     let new = NewJob {
         revision: target.revision,
@@ -148,9 +150,9 @@ fn make(scheduler: &mut Scheduler, now: Now, hook: &PendingHook) -> Result<JobId
     Ok(job)
 }
 
-/// The parameters that the parent's result gives to the job of a hook, and what of the result does not reach it.
+/// The parameters that the result of the triggering job gives to the job of a hook, and what of the result does not reach it.
 fn params_of_result(scheduler: &Scheduler, hook: &PendingHook, rules: &SubmissionRules) -> ResultParams {
-    let Some(result) = &hook.parent.result else { return ResultParams::default() };
+    let Some(result) = &hook.triggered_by.result else { return ResultParams::default() };
     let mut found = match results::takes_params(rules) {
         true => (scheduler.config.params_of_result)(rules, result),
         false => ResultParams::default(),

@@ -124,7 +124,7 @@ fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
     let Some((key, digest)) = pending.key else { return };
     let holder = KeyHolder { job: first, count: pending.count, digest };
     scheduler.keys.remember(scheduler.counters.group, key.clone(), holder);
-    scheduler.change(Change::Keyed { key, holder, at: now.utc });
+    scheduler.change(Change::IdempotencyKeyStored { key, holder, at: now.utc });
     for (ticket, asked) in pending.joined {
         let mismatch = Answer::Rejected(Rejection::KeyMismatch(holder));
         scheduler.reply(ticket, if asked == digest { Answer::Replayed(holder) } else { mismatch });

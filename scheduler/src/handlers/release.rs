@@ -72,11 +72,11 @@ fn requeue(scheduler: &mut Scheduler, now: Now, id: JobId) {
         job.extras_mut().losses.clear();
     }
     attempt_end::queue(scheduler, id);
-    scheduler.change(Change::Freed { job: id });
+    scheduler.change(Change::QuarantineReleased { job: id });
     expire::start_queue_timeout(scheduler, id, now.utc);
 }
 
 fn record_release(scheduler: &mut Scheduler, now: Now, request: &ReleaseRequest) {
-    let note = Note::Freed { by: request.by.clone() };
+    let note = Note::Released { by: request.by.clone() };
     scheduler.change(Change::Noted { job: request.job, at: now.utc, note });
 }

@@ -148,7 +148,7 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: Submit) {
     if let Some(key) = request.idempotency_key {
         let holder = KeyHolder { job: first, count, digest: key.digest };
         scheduler.keys.remember(scheduler.counters.group, key.key.clone(), holder);
-        scheduler.change(Change::Keyed { key: key.key, holder, at: now.utc });
+        scheduler.change(Change::IdempotencyKeyStored { key: key.key, holder, at: now.utc });
     }
     scheduler.reply_accepted(request.ticket, first, count, now.utc);
 }

@@ -118,9 +118,9 @@ pub(crate) fn confirm(scheduler: &mut Scheduler, now: Now, id: WorkerId, token: 
         None => take_last(scheduler, token.job),
     };
     if is_over {
-        scheduler.change(Change::Confirmed { token, worker: id, at: now.utc });
+        scheduler.change(Change::ContainerGone { token, worker: id, at: now.utc });
     } else {
-        let note = Note::Confirmed { token, worker: id };
+        let note = Note::ContainerGone { token, worker: id };
         scheduler.change(Change::Noted { job: token.job, at: now.utc, note });
     }
 }

@@ -117,5 +117,5 @@ fn skip_numbers<'t>(scheduler: &mut Scheduler, now: Now, unknown: impl Iterator<
         return;
     }
     (scheduler.counters.job, scheduler.counters.fence) = (job, fence);
-    scheduler.change(Change::Skipped { after: last.0, job, fence, at: now.utc });
+    scheduler.change(Change::NumbersSkipped { after: last.0, job, fence, at: now.utc });
 }

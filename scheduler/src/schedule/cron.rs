@@ -28,7 +28,8 @@ const FIELDS: [&str; 6] = ["second", "minute", "hour", "day of month", "month", 
 pub struct Cron {
     text: Arc<str>,
     matcher: Arc<croner::Cron>,
-    any_hour: bool,
+    /// The field of the hour is `*`, also with a step: in an hour that a clock change repeats it fires twice.
+    hour_is_wildcard: bool,
 }
 
 /// Why a text is no cron rule.
@@ -64,8 +65,8 @@ impl Cron {
         }
         let matcher = read(plain).map_err(|error| invalid(plain, &error))?;
         let hour = plain.split_whitespace().nth(count - 4).unwrap_or("*");
-        let any_hour = hour.starts_with(['*', '?']) || hour == "0-23";
-        let cron = Self { text: text.into(), matcher: Arc::new(matcher), any_hour };
+        let hour_is_wildcard = hour.starts_with(['*', '?']) || hour == "0-23";
+        let cron = Self { text: text.into(), matcher: Arc::new(matcher), hour_is_wildcard };
         let start = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
         cron.next_civil(start, true).is_some().then_some(cron).ok_or(CronError::NeverFires)
     }
@@ -82,18 +83,18 @@ impl Cron {
         self.matcher.describe()
     }
 
-    /// Both a day of the month and a day of the week are named: either of them is enough.
+    /// Returns whether it names both a day of the month and a day of the week: either of them is enough.
     pub(super) fn names_either_day(&self) -> bool {
         let pattern = &self.matcher.pattern;
         !pattern.is_dom_wildcard() && !pattern.is_dow_wildcard() && !pattern.matches_dom_and_dow()
     }
 
-    /// It names one hour, one minute and one second, so each of its slots is on a day of its own.
+    /// Returns whether it names one hour, one minute and one second, so each of its slots is on a day of its own.
     pub(super) fn names_one_time_of_day(&self) -> bool {
         self.fields().iter().take(3).all(|field| field.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    /// One of its months has no such day in each year.
+    /// Returns whether one of its months lacks this day, at least in some years.
     pub(super) fn names_month_without(&self, day: u8) -> bool {
         let months = (1..).zip([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]);
         months
@@ -101,13 +102,13 @@ impl Cron {
             .any(|(month, _)| self.matcher.pattern.month_match(month).unwrap_or(false))
     }
 
-    /// It names two hours of which one follows on the other.
+    /// Returns whether it names two hours of which one follows on the other.
     pub(super) fn names_adjacent_hours(&self) -> bool {
         let is_named = |hour: u32| self.matcher.pattern.hour_match(hour % 24).unwrap_or(false);
         (0..24).any(|hour| is_named(hour) && is_named(hour + 1))
     }
 
-    /// It names two minutes of an hour of which one follows on the other.
+    /// Returns whether it names two minutes of an hour of which one follows on the other.
     pub(super) fn names_adjacent_minutes(&self) -> bool {
         let is_named = |minute: u32| self.matcher.pattern.minute_match(minute % 60).unwrap_or(false);
         (0..60).any(|minute| is_named(minute) && is_named(minute + 1))
@@ -121,7 +122,7 @@ impl Cron {
     }
 
     pub(super) fn next_after(&self, after: Timestamp, zone: &Zone) -> Option<Timestamp> {
-        if self.any_hour { self.next_elapsed(after, zone) } else { self.next_fixed(after, zone) }
+        if self.hour_is_wildcard { self.next_elapsed(after, zone) } else { self.next_fixed(after, zone) }
     }
 
     /// Fixed hours: each civil time is one instant, [`Zone::first_instant`], which never decreases with civil time.
@@ -157,7 +158,8 @@ impl Cron {
         None
     }
 
-    /// The next civil time that matches. Fractions of a second are cut off first.
+    /// The next civil time that matches: at or after `from` if `inclusive`, else after it. Slots are whole seconds, so with `inclusive` a fraction
+    /// of a second is rounded up.
     fn next_civil(&self, from: DateTime, inclusive: bool) -> Option<DateTime> {
         let mut from = from;
         if inclusive && from.subsec_nanosecond() > 0 {

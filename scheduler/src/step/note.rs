@@ -13,7 +13,7 @@ pub enum Note {
         by: String,
     },
     /// An operator released the job.
-    Freed {
+    Released {
         /// The operator.
         by: String,
     },
@@ -26,7 +26,7 @@ pub enum Note {
         /// The priority since then.
         priority: i8,
     },
-    /// A part of its parent's result does not reach this job of a hook.
+    /// A part of the result of the job that triggered this job of a hook does not reach it.
     ResultLeftOut {
         /// The parts and the reasons, in one line.
         why: String,
@@ -38,7 +38,7 @@ pub enum Note {
     },
     /// The worker of a lost attempt reported that its container is gone. For the last such attempt of a
     /// cancelled job that confirms the cancel.
-    Confirmed {
+    ContainerGone {
         /// The lost attempt.
         token: Token,
         /// The worker that reported it.

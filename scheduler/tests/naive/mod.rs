@@ -248,7 +248,7 @@ impl Model {
         (self.said, self.due_again, self.assigned) = Default::default();
         for change in &step.changes {
             match change {
-                Change::Waiting { closed, due_at, .. } => self.due_again.push((closed.token, *due_at)),
+                Change::AttemptClosed { closed, due_at, .. } => self.due_again.push((closed.token, *due_at)),
                 Change::Assigned(it) => self.assigned.push(it.clone()),
                 _ => {}
             }

@@ -16,11 +16,11 @@ pub(super) fn change(change: &Change) -> Option<String> {
         }
         Change::Started { token, at, .. } => format!("j{token} started at {}", at.0),
         Change::Stopping { token, cause, .. } => format!("j{token} stopping {}", cause.name()),
-        Change::Waiting { closed, due_at, state, .. } => {
+        Change::AttemptClosed { closed, due_at, state, .. } => {
             format!("j{} {}, then {} due {}", closed.token, closed.outcome.name(), state.name(), due_at.0)
         }
-        Change::Due { job } => format!("j{job} due"),
-        Change::Freed { job } => format!("j{job} freed"),
+        Change::BecameDue { job } => format!("j{job} due"),
+        Change::QuarantineReleased { job } => format!("j{job} freed"),
         Change::Expiry { job, at } => format!("j{job} expires {:?}", at.map(|at| at.0)),
         Change::Updated(it) => {
             format!("j{} updated: {} due {} p{}", it.job, it.state.name(), it.due_at.0, it.priority)
@@ -36,22 +36,22 @@ pub(super) fn change(change: &Change) -> Option<String> {
             Note::Unreachable { token, worker } => format!("j{job} noted {token} unreachable on w{worker}"),
             Note::Revived { token, worker } => format!("j{job} noted {token} revived on w{worker}"),
             Note::CancelRequested { by } => format!("j{job} noted cancel by {by}"),
-            Note::Freed { by } => format!("j{job} noted freed by {by}"),
+            Note::Released { by } => format!("j{job} noted freed by {by}"),
             Note::WorkersLeftOut { workers } => format!("j{job} noted no member for {workers}"),
             Note::ResultLeftOut { why } => format!("j{job} noted left out {why}"),
             Note::Updated { by, due_at, priority } => {
                 format!("j{job} noted updated by {by}: due {} p{priority}", due_at.0)
             }
-            Note::Confirmed { token, .. } => format!("j{job} noted {token} confirmed"),
+            Note::ContainerGone { token, .. } => format!("j{job} noted {token} confirmed"),
         },
-        Change::Confirmed { token, worker, .. } => format!("j{token} confirmed by w{worker}"),
-        Change::Skipped { after, job, fence, .. } => {
+        Change::ContainerGone { token, worker, .. } => format!("j{token} confirmed by w{worker}"),
+        Change::NumbersSkipped { after, job, fence, .. } => {
             format!("numbers {after} to {job}, and fences to {fence}, left out")
         }
         Change::WorkerForgotten(worker) => format!("w{worker} forgotten"),
         Change::CordonEnded { row, .. } => format!("w{} takes jobs again", row.worker),
         // Rows of workers are told by what they lead to.
-        Change::Worker(_) | Change::Keyed { .. } | Change::Schedule(_) => return None,
+        Change::Worker(_) | Change::IdempotencyKeyStored { .. } | Change::Schedule(_) => return None,
         Change::Fire(row) => format!("slots {} to {}: {:?}", row.from.0, row.to.0, row.verdict),
         Change::Hook(row) => format!("j{} {} {}: {:?}", row.parent, row.event.name(), row.target, row.result),
         Change::Dependency(row) => format!("{row:?}"),

@@ -160,17 +160,17 @@ impl Ledger {
             Change::Stopping { token, .. } => {
                 prop_assert!(self.row(token.job)?.current == Some(*token), "an unknown attempt is stopped");
             }
-            Change::Waiting { job, closed, state, .. } => {
+            Change::AttemptClosed { job, closed, state, .. } => {
                 let row = self.row(*job)?;
                 prop_assert!(row.current == Some(closed.token), "{row:?} waits after {closed:?}");
                 *row = Shown { state: *state, current: None, before: row.current };
             }
-            Change::Due { job } => {
+            Change::BecameDue { job } => {
                 let row = self.row(*job)?;
                 prop_assert!(row.state == State::Scheduled, "{row:?} due");
                 row.state = State::Queued;
             }
-            Change::Freed { job } => {
+            Change::QuarantineReleased { job } => {
                 let row = self.row(*job)?;
                 prop_assert!(row.state == State::Quarantined, "{row:?} freed");
                 row.state = State::Queued;
@@ -198,14 +198,14 @@ impl Ledger {
                 self.skipped.extend(it.reason.starts_with(SKIPPED).then_some(it.job));
                 self.unconfirmed.extend((!it.confirmed).then_some(it.job));
             }
-            Change::Confirmed { token, .. } => {
+            Change::ContainerGone { token, .. } => {
                 prop_assert!(self.tried.contains(token), "{token} was never given");
                 prop_assert!(self.unconfirmed.remove(&token.job), "{token} was not in doubt");
             }
             // Whatever a worker makes up; the store keeps it only if there is such a job.
             Change::Noted { note: Note::LateReport { .. }, .. } => {}
             Change::Noted { job, .. } => prop_assert!(!self.hides(*job), "a note on a hidden job"),
-            Change::Skipped { after, job, fence, .. } => {
+            Change::NumbersSkipped { after, job, fence, .. } => {
                 prop_assert!(self.last_job <= after.0, "a given number is left out");
                 prop_assert!(job >= after && fence.0 >= self.last_fence);
                 (self.last_job, self.last_fence) = (job.0, fence.0);
@@ -233,7 +233,7 @@ impl Ledger {
                     "a member is missing"
                 );
             }
-            Change::Keyed { key, holder, .. } => {
+            Change::IdempotencyKeyStored { key, holder, .. } => {
                 prop_assert!(self.keys.insert(key.to_string(), *holder).is_none(), "a key made two requests");
                 prop_assert_eq!(self.members(holder.job, u64::from(holder.count)), None);
             }

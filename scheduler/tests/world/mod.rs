@@ -164,7 +164,7 @@ impl World {
                     let name = self.workers.iter().find(on).map(|(name, _)| name.clone());
                     self.held.insert(job, (assigned.token, name.unwrap_or_default()));
                 }
-                Change::Waiting { job, .. } => drop(self.held.remove(job)),
+                Change::AttemptClosed { job, .. } => drop(self.held.remove(job)),
                 Change::Ended(ended) => drop(self.held.remove(&ended.job)),
                 _ => {}
             }

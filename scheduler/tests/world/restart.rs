@@ -80,7 +80,7 @@ impl World {
         batches(&changes, &live).into_iter().for_each(|batch| scheduler.restore_batch(batch));
         scheduler.restore_parents(parents(&changes, &live));
         for mut live in live.into_values() {
-            live.attempt.iter_mut().for_each(|it| it.begun = it.token.fence <= self.restored);
+            live.attempt.iter_mut().for_each(|it| it.from_backup = it.token.fence <= self.restored);
             assert!(scheduler.restore_job(now, live), "its definition is known");
         }
         scheduler.restore_unique(&unique(&changes));
@@ -268,12 +268,12 @@ fn kept(changes: &[&Change]) -> (Jobs, Jobs) {
             Change::Assigned(Assigned { token, .. })
             | Change::Started { token, .. }
             | Change::Stopping { token, .. } => token.job,
-            Change::Waiting { job, .. }
-            | Change::Due { job }
-            | Change::Freed { job }
+            Change::AttemptClosed { job, .. }
+            | Change::BecameDue { job }
+            | Change::QuarantineReleased { job }
             | Change::Expiry { job, .. } => *job,
             Change::Updated(updated) => updated.job,
-            Change::Noted { job, note: Note::Confirmed { token, .. }, .. } => {
+            Change::Noted { job, note: Note::ContainerGone { token, .. }, .. } => {
                 let job = live.get_mut(job).or_else(|| unconfirmed.get_mut(job)).expect("it was added");
                 job.lost.retain(|(of, _)| of != token);
                 continue;
@@ -285,7 +285,7 @@ fn kept(changes: &[&Change]) -> (Jobs, Jobs) {
                 }
                 continue;
             }
-            Change::Confirmed { token, .. } => {
+            Change::ContainerGone { token, .. } => {
                 unconfirmed.remove(&token.job);
                 continue;
             }
@@ -339,7 +339,7 @@ fn apply(live: &mut LiveJob, change: &Change) {
                 started_at: None,
                 stopping: None,
                 cancelled_by: None,
-                begun: false,
+                from_backup: false,
             });
             live.gpus.insert(assigned.token.fence, assigned.gpus.clone());
         }
@@ -350,7 +350,7 @@ fn apply(live: &mut LiveJob, change: &Change) {
         Change::Stopping { cause, .. } => {
             live.attempt.as_mut().expect("it is held").stopping = Some(*cause);
         }
-        Change::Waiting { closed, due_at, state, .. } => {
+        Change::AttemptClosed { closed, due_at, state, .. } => {
             let over = live.attempt.take().expect("it is held");
             live.has_started |= closed.started_at.is_some();
             live.last = LastPlacement::after(over.worker, closed.outcome).or(live.last);
@@ -362,12 +362,12 @@ fn apply(live: &mut LiveJob, change: &Change) {
             }
             lose(live, closed, over.worker);
         }
-        Change::Due { .. } => live.state = State::Queued,
+        Change::BecameDue { .. } => live.state = State::Queued,
         Change::Expiry { at, .. } => live.expires_at = *at,
         Change::Updated(updated) => {
             (live.state, live.due_at, live.priority) = (updated.state, updated.due_at, updated.priority);
         }
-        Change::Freed { .. } => {
+        Change::QuarantineReleased { .. } => {
             live.state = State::Queued;
             live.losses.clear();
         }

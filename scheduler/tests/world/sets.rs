@@ -84,7 +84,7 @@ impl Sets {
                 let batch = self.batches.iter_mut().find(|batch| batch.first == *first);
                 batch.expect("it was added").options.concurrency = limits.concurrency;
             }
-            Change::Waiting { closed, .. } => self.leave(closed),
+            Change::AttemptClosed { closed, .. } => self.leave(closed),
             Change::Ended(ended) => {
                 if let Some(parent) = self.parent(ended.job) {
                     self.check_end(parent, ended.state)?;

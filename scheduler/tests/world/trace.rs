@@ -41,20 +41,20 @@ fn change_line(start: Timestamp, change: &Change) -> String {
         Change::Stopping { token, cause, by, .. } => {
             format!("change j{token} stopping: {} by {by}", cause.name())
         }
-        Change::Waiting { job, closed, due_at, state } => {
+        Change::AttemptClosed { job, closed, due_at, state } => {
             format!("change j{job} waits again: {} due {} after {}", state.name(), at(due_at), end(closed))
         }
-        Change::Due { job } => format!("change j{job} due"),
+        Change::BecameDue { job } => format!("change j{job} due"),
         Change::Expiry { job, at: Some(deadline) } => format!("change j{job} expires {}", at(deadline)),
         Change::Expiry { job, at: None } => format!("change j{job} does not expire"),
         Change::Updated(it) => {
             let (state, due) = (it.state.name(), at(&it.due_at));
             format!("change j{} updated: {state} due {due} priority {}", it.job, it.priority)
         }
-        Change::Confirmed { token, worker, .. } => {
+        Change::ContainerGone { token, worker, .. } => {
             format!("change j{} confirmed: {token} is gone from worker {worker}", token.job)
         }
-        Change::Freed { job } => format!("change j{job} freed"),
+        Change::QuarantineReleased { job } => format!("change j{job} freed"),
         Change::Ended(it) => {
             let closed = it.closed.as_ref().map_or(String::from("no attempt"), end);
             let confirmed = if it.confirmed { "" } else { " unconfirmed" };
@@ -69,8 +69,8 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             }
             Note::Revived { token, worker } => format!("note j{job} {token} revived on worker {worker}"),
             Note::CancelRequested { by } => format!("note j{job} cancel requested by {by}"),
-            Note::Confirmed { token, worker } => format!("note j{job} {token} gone from worker {worker}"),
-            Note::Freed { by } => format!("note j{job} released by {by}"),
+            Note::ContainerGone { token, worker } => format!("note j{job} {token} gone from worker {worker}"),
+            Note::Released { by } => format!("note j{job} released by {by}"),
             Note::WorkersLeftOut { workers } => format!("note j{job} no member for {workers}"),
             Note::ResultLeftOut { why } => format!("note j{job} left out {why}"),
             Note::Updated { by, due_at, priority } => {
@@ -94,10 +94,10 @@ fn change_line(start: Timestamp, change: &Change) -> String {
         }
         Change::PendingBatch { first, last } => format!("change j{first} to j{last} forming"),
         Change::BatchCompleted { first } => format!("change j{first} formed"),
-        Change::Keyed { key, holder, .. } => {
+        Change::IdempotencyKeyStored { key, holder, .. } => {
             format!("change key {key} holds j{} x{}", holder.job, holder.count)
         }
-        Change::Skipped { after, job, fence, .. } => {
+        Change::NumbersSkipped { after, job, fence, .. } => {
             format!("change jobs after j{after} to j{job} and fences to {fence} left out")
         }
         Change::CordonEnded { row, until } => {

@@ -196,12 +196,12 @@ async fn restored_assigned_attempts_count_as_begun() {
     server.commit(vec![added(next), Change::Assigned(Assigned { session, ..given })]);
     drop(server);
     let server = Server::start(&stage.at("other"));
-    let begun: Vec<_> =
-        server.live.iter().map(|job| (job.job.0, job.attempt.as_ref().unwrap().begun)).collect();
-    assert_eq!(begun, [(4, true), (next, false)]);
+    let from_backup: Vec<_> =
+        server.live.iter().map(|job| (job.job.0, job.attempt.as_ref().unwrap().from_backup)).collect();
+    assert_eq!(from_backup, [(4, true), (next, false)]);
     // Without a restore the server has seen every report.
     let server = Server::start(&stage.data());
-    assert!(!server.live[0].attempt.as_ref().unwrap().begun);
+    assert!(!server.live[0].attempt.as_ref().unwrap().from_backup);
 }
 
 #[tokio::test]

@@ -253,7 +253,7 @@ impl Engine {
                 && !details.has_predecessors
                 && hook_parent(added).is_none()
             {
-                self.overrides.put(added.job, details.sent());
+                self.overrides.put(added.job, details.effective_overrides());
             }
         }
         append(&mut self.open.changes, changes);

@@ -39,7 +39,7 @@ fn describe_change(change: &Change) -> String {
         Change::Stopping { token, cause, at, .. } => {
             format!("{token} stopping: {} at {}", cause.name(), at.0)
         }
-        Change::Waiting { job, closed, due_at, state } => {
+        Change::AttemptClosed { job, closed, due_at, state } => {
             format!(
                 "job {job} waits again as {}, due {}, after {}",
                 state.name(),
@@ -49,17 +49,19 @@ fn describe_change(change: &Change) -> String {
         }
         Change::Expectation(row) => format!("expectation of {}", row.definition),
         Change::ExpectationDropped { definition } => format!("no expectation of {definition}"),
-        Change::Due { job } => format!("job {job} due"),
+        Change::BecameDue { job } => format!("job {job} due"),
         Change::Expiry { job, at: Some(at) } => format!("job {job} expires {}", at.0),
         Change::Expiry { job, at: None } => format!("job {job} does not expire"),
-        Change::Freed { job } => format!("job {job} freed"),
+        Change::QuarantineReleased { job } => format!("job {job} freed"),
         Change::Updated(it) => format!("job {} changed to {} due {}", it.job, it.state.name(), it.due_at.0),
         Change::Ended(it) => {
             let closed = it.closed.as_ref().map_or_else(|| "no attempt".to_owned(), describe_attempt);
             let (state, confirmed) = (it.state.name(), it.confirmed);
             format!("job {} ended as {state} at {}, confirmed {confirmed}, with {closed}", it.job, it.at.0)
         }
-        Change::Confirmed { token, worker, at } => format!("{token} gone from worker {worker} at {}", at.0),
+        Change::ContainerGone { token, worker, at } => {
+            format!("{token} gone from worker {worker} at {}", at.0)
+        }
         Change::Noted { job, at, note } => format!("job {job} noted at {}: {}", at.0, describe_note(note)),
         Change::BatchAdded(it) => format!("batch {} of {} jobs", it.first, it.count),
         Change::BatchCancelled { first, at, .. } => format!("batch {first} cancelled at {}", at.0),
@@ -67,7 +69,7 @@ fn describe_change(change: &Change) -> String {
         Change::BatchEnded { first, at, .. } => format!("batch {first} ended at {}", at.0),
         Change::PendingBatch { first, last } => format!("pending batch of jobs {first} to {last}"),
         Change::BatchCompleted { first } => format!("batch of jobs from {first} on completed"),
-        Change::Keyed { key, holder, at } => {
+        Change::IdempotencyKeyStored { key, holder, at } => {
             format!(
                 "a key of {} bytes for job {} and {} in all, at {}",
                 key.len(),
@@ -76,7 +78,7 @@ fn describe_change(change: &Change) -> String {
                 at.0
             )
         }
-        Change::Skipped { after, job, fence, .. } => {
+        Change::NumbersSkipped { after, job, fence, .. } => {
             format!("jobs after {after} up to {job} left out, and fences up to {fence}")
         }
         Change::Worker(row) | Change::CordonEnded { row, .. } => format!(
@@ -153,11 +155,11 @@ fn describe_attempt(it: &ClosedAttempt) -> String {
 fn describe_note(note: &Note) -> String {
     match note {
         Note::CancelRequested { .. } => "cancel requested".to_owned(),
-        Note::Freed { .. } => "released by an operator".to_owned(),
+        Note::Released { .. } => "released by an operator".to_owned(),
         Note::Updated { .. } => "changed by a client".to_owned(),
         Note::ResultLeftOut { .. } => "a part of its parent's result left out".to_owned(),
         Note::WorkersLeftOut { .. } => "workers without a member".to_owned(),
-        Note::Confirmed { token, worker } => format!("{token} gone from worker {worker}"),
+        Note::ContainerGone { token, worker } => format!("{token} gone from worker {worker}"),
         Note::LateReport { token, worker, said } => {
             format!("late report of {token} by worker {worker}: {said}")
         }
@@ -216,7 +218,7 @@ mod tests {
                 keys: None,
                 details: Some(Box::new(JobDetails { overrides, labels: pair(), ..JobDetails::default() })),
             }),
-            Change::Keyed {
+            Change::IdempotencyKeyStored {
                 key: secret().into(),
                 holder: KeyHolder { job: JobId(7), count: 1, digest: 2 },
                 at: Timestamp(1),

@@ -70,7 +70,7 @@ impl Drop for JobWatch {
 pub(super) fn changed_jobs(changes: &[Change]) -> Vec<JobId> {
     let job = |change: &Change| match change {
         Change::Assigned(assigned) => Some(assigned.token.job),
-        Change::Waiting { job, .. } => Some(*job),
+        Change::AttemptClosed { job, .. } => Some(*job),
         Change::Ended(ended) => Some(ended.job),
         Change::BatchEnded { first, .. } => Some(*first),
         _ => None,

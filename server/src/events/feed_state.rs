@@ -231,8 +231,8 @@ impl FeedState {
                 | Change::ResultsTaken { .. }
                 | Change::WorkerUsed(_)
                 | Change::Schedule(_)
-                | Change::Keyed { .. }
-                | Change::Skipped { .. }
+                | Change::IdempotencyKeyStored { .. }
+                | Change::NumbersSkipped { .. }
                 | Change::BatchAdded(_)
                 | Change::BatchCancelled { .. }
                 | Change::BatchChanged { .. } => {}

@@ -33,7 +33,7 @@ impl FeedState {
                 }
                 self.job_event(token.job, *at, "job.stopping", Some(by), sink);
             }
-            Change::Waiting { job, closed, due_at, state } => {
+            Change::AttemptClosed { job, closed, due_at, state } => {
                 // It happened before the job waits again.
                 self.unreported_start(*job, closed, sink);
                 self.jobs.update(*job, |facts| (facts.state, facts.due_at) = (*state, *due_at));
@@ -45,12 +45,12 @@ impl FeedState {
                 };
                 self.job_event(*job, closed.ended_at, kind, None, sink);
             }
-            Change::Due { job } => {
+            Change::BecameDue { job } => {
                 self.set_state(*job, State::Queued);
                 self.job_event(*job, at, "job.queued", None, sink);
             }
             // An operator has released a quarantined job. `attempt.released` is something else: a worker hands an attempt back.
-            Change::Freed { job } => {
+            Change::QuarantineReleased { job } => {
                 self.set_state(*job, State::Queued);
                 self.job_event(*job, at, "job.released", None, sink);
             }
@@ -62,7 +62,7 @@ impl FeedState {
                 self.job_event(updated.job, at, "job.updated", None, sink);
             }
             Change::Ended(ended) => self.ended(ended, sink),
-            Change::Confirmed { token, worker, at } => {
+            Change::ContainerGone { token, worker, at } => {
                 self.attempt_event(token, *worker, *at, "job.confirmed", None, sink);
             }
             Change::Noted { job, at, note } => self.noted(*job, *at, note, sink),
@@ -209,11 +209,11 @@ impl FeedState {
         match note {
             Note::CancelRequested { by } => self.job_event(job, at, "job.cancel_requested", Some(by), sink),
             // Changes of their own say the same, or the job itself does.
-            Note::Freed { .. }
+            Note::Released { .. }
             | Note::Updated { .. }
             | Note::ResultLeftOut { .. }
             | Note::WorkersLeftOut { .. } => {}
-            Note::Confirmed { token, worker } => {
+            Note::ContainerGone { token, worker } => {
                 self.attempt_event(token, *worker, at, "attempt.gone", None, sink);
             }
             Note::LateReport { token, worker, said } => {

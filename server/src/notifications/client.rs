@@ -55,7 +55,7 @@ impl WebClient {
     /// # Errors
     /// The TLS library cannot be set up.
     pub fn new(allowed: AllowedNetworks) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        let tls = trust_the_system()?;
+        let tls = tls_client_config()?;
         let allowed = Arc::new(allowed);
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
@@ -120,11 +120,11 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     u64::try_from(date.as_millisecond().saturating_sub(now.0)).ok().map(Duration::from_millis)
 }
 
-/// TLS that trusts the certificates of the system.
+/// The configuration of a TLS client that trusts the certificates of the system.
 ///
 /// # Errors
 /// The TLS library cannot be set up.
-pub fn trust_the_system() -> Result<ClientConfig, rustls::Error> {
+pub fn tls_client_config() -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

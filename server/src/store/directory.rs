@@ -136,15 +136,18 @@ pub(crate) fn make(path: &Path) -> std::io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Makes files that earlier versions created readable by others private to the server's user. The directory's own mode is left to the
+/// Makes files private to the server's user. Earlier versions created some that others could read. The directory's own mode is left to the
 /// operator.
 fn keep_private(path: &Path) {
-    let others = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.mode() & 0o077 != 0);
+    let is_open_to_others = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.mode() & 0o077 != 0);
     let logs = path.join("logs");
     for directory in [path, &logs] {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let is_ours = directory == logs || entry.file_name().to_str().is_some_and(foreign_files::is_ours);
-            if is_ours && entry.file_type().is_ok_and(|kind| kind.is_file()) && others(&entry.path()) {
+            if is_ours
+                && entry.file_type().is_ok_and(|kind| kind.is_file())
+                && is_open_to_others(&entry.path())
+            {
                 let closed = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o600));
                 if let Err(error) = closed {
                     tracing::warn!(%error, file = %entry.path().display(), "others may read it, and this cannot be changed");
@@ -152,7 +155,7 @@ fn keep_private(path: &Path) {
             }
         }
     }
-    if others(path) {
+    if is_open_to_others(path) {
         tracing::warn!(
             "others may look into data directory {0}; what the server writes there is for its user alone. To close it: chmod 700 {0}",
             path.display()
@@ -187,7 +190,10 @@ fn refuse(path: &Path, what: &str, error: &std::io::Error) -> LoadError {
 fn holder(lock: &mut File) -> String {
     let mut pid = String::new();
     let read = lock.read_to_string(&mut pid);
-    if read.is_ok() && !pid.trim().is_empty() {
+    // The file names the process that took it last. One that has gone is not the holder: that is a server that starts at this moment, or one
+    // in another container.
+    let runs = |pid: &str| pid.parse::<u32>().is_ok_and(|pid| Path::new(&format!("/proc/{pid}")).exists());
+    if read.is_ok() && runs(pid.trim()) {
         format!("pid {}", pid.trim())
     } else {
         "another process".to_owned()

@@ -161,7 +161,7 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
     let mut latest: HashMap<JobId, usize> = HashMap::with_capacity(changes.len());
     for change in changes {
         match change {
-            Change::Confirmed { token, worker, at } => {
+            Change::ContainerGone { token, worker, at } => {
                 folded.side_writes.push(SideWrite::Confirmed(*token, *worker, *at));
             }
             Change::Dependency(_) | Change::DependenciesDropped { .. } => {
@@ -173,8 +173,8 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
             Change::Hook(row) => folded.side_writes.push(SideWrite::Hook(row)),
             Change::Expiry { job, at } => folded.side_writes.push(SideWrite::Expiry(*job, *at)),
             Change::Noted { job, at, note } => folded.side_writes.push(SideWrite::Note(*job, *at, note)),
-            Change::Keyed { key, holder, at } => folded.keys.push((key, *holder, *at)),
-            Change::Skipped { after, job, fence, at } => {
+            Change::IdempotencyKeyStored { key, holder, at } => folded.keys.push((key, *holder, *at)),
+            Change::NumbersSkipped { after, job, fence, at } => {
                 folded.gaps.push(SkippedNumbers { after: *after, until: *job, fence: *fence, at: *at });
             }
             Change::BatchAdded(batch) => folded.new_batches.push(batch),
@@ -205,9 +205,9 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
             | Change::Assigned(_)
             | Change::Started { .. }
             | Change::Stopping { .. }
-            | Change::Waiting { .. }
-            | Change::Due { .. }
-            | Change::Freed { .. }
+            | Change::AttemptClosed { .. }
+            | Change::BecameDue { .. }
+            | Change::QuarantineReleased { .. }
             | Change::Updated(_)
             | Change::Ended(_) => {
                 let Some((job, expected)) = expectation(change) else { continue };
@@ -265,24 +265,24 @@ impl<'g> JobWrite<'g> {
         match change {
             Change::Updated(updated) => self.updated = Some(updated),
             Change::Added(added) => self.added = Some(added),
-            Change::Due { .. } => self.due = true,
-            Change::Freed { .. } => self.freed = true,
+            Change::BecameDue { .. } => self.due = true,
+            Change::QuarantineReleased { .. } => self.freed = true,
             Change::Assigned(assigned) => self.assigned = Some(assigned),
             Change::Started { at, container, .. } => self.started = Some((*at, container)),
             Change::Stopping { cause, .. } => self.stopping = Some(stop_cause(self.stopping, *cause)),
-            Change::Waiting { closed, due_at, state, .. } => {
+            Change::AttemptClosed { closed, due_at, state, .. } => {
                 self.waiting = Some(Waiting { closed, due_at: *due_at, state: *state });
             }
             Change::Ended(ended) => self.ended = Some(ended),
-            Change::Confirmed { .. }
+            Change::ContainerGone { .. }
             | Change::Expiry { .. }
             | Change::Hook(_)
             | Change::Dependency(_)
             | Change::DependenciesDropped { .. }
             | Change::ResultsTaken { .. }
             | Change::Noted { .. }
-            | Change::Keyed { .. }
-            | Change::Skipped { .. }
+            | Change::IdempotencyKeyStored { .. }
+            | Change::NumbersSkipped { .. }
             | Change::BatchAdded(_)
             | Change::BatchCancelled { .. }
             | Change::BatchChanged { .. }

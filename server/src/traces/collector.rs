@@ -10,7 +10,7 @@ use prost::Message as _;
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, StatusCode, redirect};
 
-use crate::notifications::client::trust_the_system;
+use crate::notifications::client::tls_client_config;
 
 /// A post that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl CollectorClient {
     /// The TLS library cannot be set up.
     pub(super) fn new(timeout: Duration) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let client = Client::builder()
-            .tls_backend_preconfigured(trust_the_system()?)
+            .tls_backend_preconfigured(tls_client_config()?)
             .redirect(redirect::Policy::none())
             .timeout(timeout)
             .pool_max_idle_per_host(1)

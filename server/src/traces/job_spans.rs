@@ -206,14 +206,14 @@ impl JobSpans<'_> {
         let happened = |(at, note): &(Timestamp, Note)| {
             let (name, of) = match note {
                 Note::CancelRequested { .. } => ("cancel_requested", None),
-                Note::Freed { .. } => ("released", None),
+                Note::Released { .. } => ("released", None),
                 Note::Updated { .. } => ("updated", None),
                 Note::ResultLeftOut { .. } => ("result_left_out", None),
                 Note::WorkersLeftOut { .. } => ("workers_left_out", None),
                 Note::Unreachable { token, .. } => ("worker_unreachable", Some(token.fence)),
                 Note::Revived { token, .. } => ("worker_returned", Some(token.fence)),
                 // They may come after the end.
-                Note::Confirmed { .. } | Note::LateReport { .. } => return None,
+                Note::ContainerGone { .. } | Note::LateReport { .. } => return None,
             };
             (of == fence).then(|| event(name, *at))
         };

@@ -81,7 +81,7 @@ async fn the_overview_counts_running_jobs_and_not_attempts_that_are_about_to_run
     let end = ended(5, State::Failed, closed(5, Outcome::Failed, Some(1)));
     event_groups::publish(&mut server, group(FIRST + 1, vec![started(6), end])).await;
     all_say(&server.get("/").await, &["<b>5</b> running"]);
-    let waits = Change::Waiting {
+    let waits = Change::AttemptClosed {
         job: JobId(6),
         closed: closed(6, Outcome::Failed, Some(1)),
         due_at: Timestamp(9_000),

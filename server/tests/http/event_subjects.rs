@@ -12,7 +12,7 @@ async fn an_event_about_the_current_attempt_has_its_number_and_times() {
     let mut server = Server::start().await;
     let late = Note::LateReport { token: token(1), worker: WorkerId(1), said: "started".to_owned() };
     let late = Change::Noted { job: JobId(1), at: Timestamp(3_500), note: late };
-    let gone = Change::Confirmed { token: token(9), worker: WorkerId(1), at: Timestamp(3_600) };
+    let gone = Change::ContainerGone { token: token(9), worker: WorkerId(1), at: Timestamp(3_600) };
     publish(&mut server, group(FIRST, vec![added(1, 1, None), assigned(1), late, gone])).await;
     let events = kept(&server, "&kind=attempt.late_report,job.confirmed").await;
     let attempt = &events[0]["attempt"];

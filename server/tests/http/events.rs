@@ -63,7 +63,7 @@ async fn a_start_that_only_the_end_tells_is_an_event_before_it() {
 async fn a_job_whose_start_only_the_end_told_waits_again() {
     let mut server = Server::start().await;
     let (failed, due_at) = (closed(1, Outcome::Failed, Some(1)), Timestamp(9_000));
-    let waits = Change::Waiting { job: JobId(1), closed: failed, due_at, state: State::Scheduled };
+    let waits = Change::AttemptClosed { job: JobId(1), closed: failed, due_at, state: State::Scheduled };
     publish(&mut server, group(FIRST, vec![added(1, 1, None), assigned(1), waits])).await;
     let events = kept(&server, "").await;
     assert_eq!(
@@ -78,7 +78,7 @@ async fn a_job_whose_start_only_the_end_told_waits_again() {
 #[tokio::test]
 async fn a_lost_attempt_is_an_event_of_its_own_whether_the_job_goes_on_or_not() {
     let mut server = Server::start().await;
-    let waits = Change::Waiting {
+    let waits = Change::AttemptClosed {
         job: JobId(1),
         closed: closed(1, Outcome::Lost, None),
         due_at: Timestamp(9_000),
@@ -89,7 +89,7 @@ async fn a_lost_attempt_is_an_event_of_its_own_whether_the_job_goes_on_or_not() 
     all.push(note(1, Note::Unreachable { token: token(1), worker: WorkerId(1) }));
     all.push(waits);
     all.push(note(1, Note::LateReport { token: token(1), worker: WorkerId(1), said: "exit 0".to_owned() }));
-    all.push(Change::Due { job: JobId(1) });
+    all.push(Change::BecameDue { job: JobId(1) });
     all.extend([added(2, 3, None), assigned(2)]);
     all.push(ended(2, State::Lost, closed(2, Outcome::Lost, None)));
     publish(&mut server, group(FIRST, all)).await;

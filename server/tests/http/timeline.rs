@@ -76,7 +76,7 @@ async fn the_timeline_has_the_cause_of_every_end_and_the_author_of_every_request
         let worker = WorkerId(1);
         record.notes = vec![
             (Timestamp(4_300), Note::Unreachable { token, worker }),
-            (Timestamp(5_000), Note::Freed { by: "ann".into() }),
+            (Timestamp(5_000), Note::Released { by: "ann".into() }),
             (Timestamp(5_600), Note::LateReport { token, worker, said: "oom_killed".into() }),
             (Timestamp(6_000), Note::CancelRequested { by: "bob".into() }),
         ];
@@ -158,7 +158,7 @@ async fn each_gone_attempt_is_shown_and_the_last_one_confirms_the_cancel() {
         record.past = (1..=3).map(|it| ended(it, 1_000 * i64::from(it), Outcome::Lost, None, "")).collect();
         let gone = |at, fence| {
             let token = Token { job: JobId(1), fence: Fence(fence), nonce: Nonce(7) };
-            (Timestamp(at), Note::Confirmed { token, worker: WorkerId(1) })
+            (Timestamp(at), Note::ContainerGone { token, worker: WorkerId(1) })
         };
         record.notes = vec![gone(4_500, 41), gone(10_000, 43), gone(11_000, 42)];
         record.row.confirmed = false;

@@ -22,10 +22,12 @@ impl Disk {
             Change::BatchAdded(_) | Change::BatchCancelled { .. } | Change::BatchEnded { .. } => {
                 self.batches.take(change, &self.rows)
             }
-            Change::Keyed { key, holder, .. } => match self.keys.insert(key.clone(), *holder) {
-                None => Ok(()),
-                Some(_) => Err(format!("the key {key} was given before")),
-            },
+            Change::IdempotencyKeyStored { key, holder, .. } => {
+                match self.keys.insert(key.clone(), *holder) {
+                    None => Ok(()),
+                    Some(_) => Err(format!("the key {key} was given before")),
+                }
+            }
             Change::Worker(row) | Change::CordonEnded { row, .. } => {
                 self.last_worker = self.last_worker.max(row.worker);
                 self.workers.insert(row.worker, row.clone());
@@ -71,8 +73,8 @@ impl Disk {
             Change::Unique(row) => self.claim(row),
             Change::Parent(_) | Change::Member(_) | Change::WorkerUsed(_) => self.take_set(change),
             Change::RateUsed(row) => self.use_rate(row),
-            Change::Skipped { after, job, fence, .. } => self.skip_numbers(*after, *job, *fence),
-            Change::Confirmed { token, .. } => self.confirm(*token),
+            Change::NumbersSkipped { after, job, fence, .. } => self.skip_numbers(*after, *job, *fence),
+            Change::ContainerGone { token, .. } => self.confirm(*token),
             Change::Assigned(it) => {
                 self.may_assign(it)?;
                 self.last_fence = it.token.fence;
@@ -82,9 +84,9 @@ impl Disk {
             Change::Started { token, .. } | Change::Stopping { token, .. } => {
                 self.move_job(token.job, change, moved)
             }
-            Change::Waiting { job, .. } | Change::Due { job } | Change::Freed { job } => {
-                self.move_job(*job, change, moved)
-            }
+            Change::AttemptClosed { job, .. }
+            | Change::BecameDue { job }
+            | Change::QuarantineReleased { job } => self.move_job(*job, change, moved),
             Change::Updated(updated) => self.move_job(updated.job, change, moved),
             Change::Ended(it) => {
                 self.may_end(it.job, it.state)?;
@@ -140,9 +142,9 @@ impl Disk {
     fn take_note(&mut self, job: JobId, at: Timestamp, note: &Note) {
         let Some(row) = self.row_mut(job) else { return };
         match note {
-            Note::Confirmed { token, .. } => row.is_told_gone(*token),
+            Note::ContainerGone { token, .. } => row.is_told_gone(*token),
             // A released job begins a new wait.
-            Note::Freed { .. } => row.waits_since = at,
+            Note::Released { .. } => row.waits_since = at,
             _ => {}
         }
     }

@@ -162,7 +162,7 @@ impl Row {
                     latest.interrupted |= matches!(cause, StopCause::Drain | StopCause::Pinning);
                 });
             }
-            Change::Waiting { closed, due_at, state, .. } => {
+            Change::AttemptClosed { closed, due_at, state, .. } => {
                 self.close(closed, "waits again")?;
                 (self.state, self.due_at) = (*state, *due_at);
                 let has_started = self.latest.as_ref().is_some_and(|latest| latest.started_at.is_some());
@@ -172,7 +172,7 @@ impl Row {
                 }
                 self.count(closed);
             }
-            Change::Due { .. } => {
+            Change::BecameDue { .. } => {
                 self.expect(self.state == State::Scheduled, "is due")?;
                 self.state = State::Queued;
             }
@@ -181,7 +181,7 @@ impl Row {
                 (self.state, self.due_at, self.priority) = (it.state, it.due_at, it.priority);
                 self.waits_since = self.waits_since.min(it.due_at);
             }
-            Change::Freed { .. } => {
+            Change::QuarantineReleased { .. } => {
                 self.expect(self.state == State::Quarantined, "is let go on")?;
                 self.state = State::Queued;
                 self.losses.clear();
@@ -255,7 +255,7 @@ impl Row {
                 stopping: latest.stopping,
                 // Reasons are not compared.
                 cancelled_by: None,
-                begun: latest.session.0 >> 32 < restored_in.0,
+                from_backup: latest.session.0 >> 32 < restored_in.0,
             }),
         }
     }

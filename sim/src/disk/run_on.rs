@@ -83,7 +83,7 @@ impl Disk {
     /// An attempt of a member that was given back unstarted leaves its worker to the others.
     pub(super) fn leave_place(&mut self, change: &Change) {
         let closed = match change {
-            Change::Waiting { closed, .. } => closed,
+            Change::AttemptClosed { closed, .. } => closed,
             Change::Ended(Ended { closed: Some(closed), .. }) => closed,
             _ => return,
         };

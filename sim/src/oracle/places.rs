@@ -62,7 +62,7 @@ impl Oracle {
                         .zip(Some(it)));
                     ours.holders.insert(it.token.job, it.worker);
                 }
-                Change::Waiting { job, closed, .. } if closed.outcome != Outcome::Released => {
+                Change::AttemptClosed { job, closed, .. } if closed.outcome != Outcome::Released => {
                     if let Some(worker) = ours.holders.get(job).copied() {
                         let infrastructure_failure = uses_platform_budget(closed.outcome);
                         ours.last.insert(*job, LastPlacement { worker, infrastructure_failure });

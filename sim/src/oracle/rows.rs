@@ -53,7 +53,7 @@ impl Oracle {
                 self.check_rate(scene.now, row, it);
                 return self.check_order(scene, rows, index, definition);
             }
-            Change::Waiting { closed, job, .. } => (closed, *job),
+            Change::AttemptClosed { closed, job, .. } => (closed, *job),
             Change::Ended(it) if it.state == State::Expired => {
                 self.check_expiry(scene.now, definition, it, row);
                 match &it.closed {

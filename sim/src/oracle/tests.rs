@@ -119,7 +119,7 @@ fn the_disk_refuses_moves_that_no_job_makes() {
     assert!(refusal(vec![first(), assigned(1, 1), over(), over()]).contains("ends"));
     assert!(refusal(vec![first(), assigned(2, 1), over()]).contains("ends"));
     assert!(refusal(vec![first(), first()]).contains("is added after"));
-    assert!(refusal(vec![first(), Change::Due { job: JOB }]).contains("is due"));
+    assert!(refusal(vec![first(), Change::BecameDue { job: JOB }]).contains("is due"));
     assert!(refusal(vec![assigned(1, 1)]).contains("does not exist"));
 }
 
@@ -154,7 +154,7 @@ fn a_container_that_runs_on_has_not_been_given_back() {
         (0, token(1), workload.revision(0)),
     );
     let closed = closed(1, Outcome::Released, "");
-    let back = Change::Waiting { job: JOB, closed, due_at: Timestamp(3), state: State::Queued };
+    let back = Change::AttemptClosed { job: JOB, closed, due_at: Timestamp(3), state: State::Queued };
     let _ = verdict(&mut oracle, vec![added(&workload), assigned(1, 1), back]);
     assert_eq!(rule(&oracle), "I7 what is believed is true");
 }

@@ -49,7 +49,7 @@ impl Oracle {
                         self.failed_hosts.exclusions.remove(&(worker, revision));
                     }
                 }
-                Change::Waiting { closed, due_at, state, .. } => {
+                Change::AttemptClosed { closed, due_at, state, .. } => {
                     self.record_host_failure(scene, disk, closed);
                     self.check_keeps_turn(scene.now, disk, (closed, *due_at, *state));
                     self.check_backoff(scene.now, (disk, workload), closed, *due_at);

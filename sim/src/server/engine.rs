@@ -226,7 +226,8 @@ impl World {
         let scene = Scene { now, machines, attentive_since, drift_ppm, ageing: server.ageing };
         let refused = server.disk.apply(group, &mut |change, edge, rows, index| {
             coverage.moved(edge);
-            if let Change::Waiting { closed, .. } | Change::Ended(Ended { closed: Some(closed), .. }) = change
+            if let Change::AttemptClosed { closed, .. } | Change::Ended(Ended { closed: Some(closed), .. }) =
+                change
             {
                 coverage.closed(closed.outcome);
             }

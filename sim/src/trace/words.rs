@@ -56,13 +56,13 @@ pub(crate) fn change(change: &Change) -> String {
         Change::Assigned(it) => format!("{} to worker {}, attempt {}", it.token, it.worker, it.number),
         Change::Started { token, .. } => format!("{token} started"),
         Change::Stopping { token, cause, .. } => format!("{token} stopping: {}", cause.name()),
-        Change::Waiting { state, closed, .. } => format!("{} after {}", state.name(), end(closed)),
-        Change::Confirmed { token, worker, .. } => format!("{token} is gone from worker {worker}"),
+        Change::AttemptClosed { state, closed, .. } => format!("{} after {}", state.name(), end(closed)),
+        Change::ContainerGone { token, worker, .. } => format!("{token} is gone from worker {worker}"),
         Change::Updated(it) => format!("job {} {}, changed by a client", it.job, it.state.name()),
-        Change::Freed { job } => format!("job {job} may go on"),
+        Change::QuarantineReleased { job } => format!("job {job} may go on"),
         Change::Expectation(row) => format!("{row:?}"),
         Change::ExpectationDropped { definition } => format!("nothing is expected of {definition}"),
-        Change::Due { job } => format!("job {job} due"),
+        Change::BecameDue { job } => format!("job {job} due"),
         Change::Expiry { job, at } => format!("job {job} expires {:?}", at.map(|at| at.0)),
         Change::Ended(it) => {
             let how = it.closed.as_ref().map_or_else(|| "no attempt".to_owned(), end);
@@ -86,10 +86,10 @@ pub(crate) fn change(change: &Change) -> String {
         }
         Change::PendingBatch { first, last } => format!("jobs {first} to {last} are being made"),
         Change::BatchCompleted { first } => format!("the batch of job {first} is made"),
-        Change::Keyed { key, holder, .. } => {
+        Change::IdempotencyKeyStored { key, holder, .. } => {
             format!("key {key} holds job {} and {} in all", holder.job, holder.count)
         }
-        Change::Skipped { job, fence, .. } => {
+        Change::NumbersSkipped { job, fence, .. } => {
             format!("numbers up to job {job} and fence {fence} left out")
         }
         Change::CordonEnded { row, until } => {

@@ -65,11 +65,10 @@ pub(crate) async fn docker_cli(root: &Path, tag: &str) -> anyhow::Result<()> {
 /// # Errors
 /// The machine has none and is no Debian, or we are not root.
 pub(crate) async fn busybox(root: &Path, tag: &str) -> anyhow::Result<()> {
-    if try_busybox(root, tag).await.is_ok() {
-        return Ok(());
-    }
+    let Err(error) = try_busybox(root, tag).await else { return Ok(()) };
+    docker::version().await?;
     // The machine's own may be missing, or need shared libraries that an empty image does not have.
-    install(&["busybox-static"]).await?;
+    install(&["busybox-static"]).await.with_context(|| format!("busybox of this machine: {error:#}"))?;
     try_busybox(root, tag).await
 }
 
@@ -115,7 +114,7 @@ async fn require(command: &str, package: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Installs Debian packages. A mirror may blink: the second try is the last.
+/// Installs Debian packages. A mirror may fail for a moment: the second try is the last.
 async fn install(packages: &[&str]) -> anyhow::Result<()> {
     if in_path("apt-get").is_none() {
         bail!("missing {}, and this is no Debian machine that could install it", packages.join(", "));
@@ -123,10 +122,8 @@ async fn install(packages: &[&str]) -> anyhow::Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("missing {}: install it (apt-get install {0}) or run this as root", packages.join(" "));
     }
-    if try_install(packages).await.is_ok() {
-        return Ok(());
-    }
-    try_install(packages).await
+    let Err(error) = try_install(packages).await else { return Ok(()) };
+    try_install(packages).await.with_context(|| format!("the first try: {error:#}"))
 }
 
 async fn try_install(packages: &[&str]) -> anyhow::Result<()> {

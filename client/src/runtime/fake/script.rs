@@ -8,7 +8,7 @@ use protocol::report::{OutputLengths, Stream};
 use worker::input::StartFailure;
 use worker::step::Launch;
 
-use super::EXIT_OF_A_KILLED;
+use super::EXIT_SIGKILL;
 use crate::logs::Logs;
 
 /// The simulated behaviour of an attempt.
@@ -64,7 +64,7 @@ impl Script {
     }
 
     pub(super) fn exit_code(&self) -> i32 {
-        self.exit.unwrap_or(if self.oom { EXIT_OF_A_KILLED } else { 0 })
+        self.exit.unwrap_or(if self.oom { EXIT_SIGKILL } else { 0 })
     }
 
     pub(super) fn write(&self, token: Token, started: Uptime, logs: &Logs) -> OutputLengths {

@@ -122,7 +122,7 @@ pub(crate) fn repetition(
         merge_pairs(&mut details.labels, changes.labels);
         job_request::check_totals(&details)?;
     }
-    job_request::check_size(&details.sent())?;
+    job_request::check_size(&details.effective_overrides())?;
     submission::check_program(definition, Some(&details))?;
     let has_details = !details.is_empty();
     Ok(NewJob {

@@ -88,7 +88,7 @@ impl ScheduleChoice {
         merge_overrides(&mut overrides, own.overrides);
         let details = JobDetails { overrides, labels: own.labels, params, ..JobDetails::default() };
         job_request::check_totals(&details)?;
-        job_request::check_size(&details.sent())?;
+        job_request::check_size(&details.effective_overrides())?;
         submission::check_program(definition, Some(&details))?;
         job.details = Some(Box::new(details));
         Ok(job)

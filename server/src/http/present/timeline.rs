@@ -102,13 +102,13 @@ impl Timeline<'_> {
                 said("cancel_requested", format!("by {by}: too late, what ended it had come first"))
             }
             Note::CancelRequested { by } => said("cancel_requested", format!("by {by}")),
-            Note::Freed { by } => said("released", format!("by {by}")),
+            Note::Released { by } => said("released", format!("by {by}")),
             Note::Updated { by, due_at, priority } => {
                 said("updated", format!("by {by}: due {}, priority {priority}", Time(*due_at)))
             }
             Note::ResultLeftOut { why } => said("result_left_out", why.clone()),
             Note::WorkersLeftOut { workers } => said("workers_left_out", format!("no member for {workers}")),
-            Note::Confirmed { token, worker } => {
+            Note::ContainerGone { token, worker } => {
                 let name = if self.is_confirmed_by(*token) { "cancel_confirmed" } else { "container_gone" };
                 of(token.fence, *worker, said(name, "its container is gone".into()))
             }
@@ -128,14 +128,14 @@ impl Timeline<'_> {
     /// True if this attempt was the last one without which the cancel could not be confirmed.
     fn is_confirmed_by(&self, token: Token) -> bool {
         let told = |(at, note): &&(Timestamp, Note)| {
-            matches!(note, Note::Confirmed { .. }) && self.row.ended_at.is_some_and(|end| *at >= end)
+            matches!(note, Note::ContainerGone { .. }) && self.row.ended_at.is_some_and(|end| *at >= end)
         };
         let last = self
             .notes
             .iter()
             .rfind(told)
             .filter(|_| self.row.state == State::Cancelled && self.row.confirmed);
-        last.is_some_and(|(_, note)| matches!(note, Note::Confirmed { token: of, .. } if *of == token))
+        last.is_some_and(|(_, note)| matches!(note, Note::ContainerGone { token: of, .. } if *of == token))
     }
 
     /// The event of a quarantine under way. After a release, the release is shown instead.
@@ -263,7 +263,7 @@ fn event(at: Timestamp, name: &'static str) -> shapes::Event {
 }
 
 const fn is_asked_for(note: &Note) -> bool {
-    matches!(note, Note::CancelRequested { .. } | Note::Freed { .. } | Note::Updated { .. })
+    matches!(note, Note::CancelRequested { .. } | Note::Released { .. } | Note::Updated { .. })
 }
 
 const fn is_lost_by_the_platform(outcome: Outcome) -> bool {

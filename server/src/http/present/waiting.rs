@@ -55,7 +55,7 @@ pub(crate) fn explain_hint(reason: PendingReason, job: JobId) -> Option<String> 
     Some(format!("'longshore explain {job}' tells {open}"))
 }
 
-/// The reason is that of a worker that is allowed to run the job: nearer to a start than that none is.
+/// Returns whether the reason is about a worker that is allowed to run the job. Such a reason is shown rather than that no worker is allowed.
 pub(crate) fn is_of_allowed_worker(reason: PendingReason) -> bool {
     matches!(
         reason,

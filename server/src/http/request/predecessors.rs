@@ -154,7 +154,7 @@ pub(crate) async fn resolve(state: &AppState, mut jobs: NewJobs) -> Result<NewJo
     for job in list.iter_mut().filter(|job| !job.after.is_empty()) {
         let details = job.details.get_or_insert_default();
         details.has_predecessors = true;
-        job_request::check_size_with_predecessors(&details.sent())?;
+        job_request::check_size_with_predecessors(&details.effective_overrides())?;
     }
     let ids: BTreeSet<PredecessorId> = list.iter().flat_map(|job| &job.after).filter_map(existing).collect();
     let Found { states, instants } = state.read(move |archive| look_up(archive, &ids)).await?;

@@ -54,7 +54,7 @@ pub(crate) fn complete(
         return Err(Problem::faults(faults));
     }
     if let Some(details) = &job.details {
-        job_request::check_size(&details.sent())?;
+        job_request::check_size(&details.effective_overrides())?;
     }
     check_program(definition, job.details.as_deref())?;
     Ok(job)

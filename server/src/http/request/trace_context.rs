@@ -44,7 +44,8 @@ impl TraceContext {
                 environment.push((name.clone(), value.clone()));
             }
         }
-        let fits = job_request::check_totals(details).and_then(|()| job_request::check_size(&details.sent()));
+        let fits = job_request::check_totals(details)
+            .and_then(|()| job_request::check_size(&details.effective_overrides()));
         if fits.is_err() {
             details.overrides.environment.truncate(own);
         }

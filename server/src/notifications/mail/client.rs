@@ -210,7 +210,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::notifications::client::trust_the_system;
+    use crate::notifications::client::tls_client_config;
     use crate::notifications::mail::Recipient;
     use crate::notifications::mail::server::Sender;
 
@@ -227,7 +227,7 @@ mod tests {
         let sender = Sender::parse("longshore@example.org").expect("a sender");
         let (encryption, host) = (Encryption::None, "127.0.0.1".to_owned());
         let server = MailServer { encryption, host, port, sender, login: None };
-        let tls = Arc::new(trust_the_system().expect("TLS"));
+        let tls = Arc::new(tls_client_config().expect("TLS"));
         let client = MailClient::new(server, tls).expect("a client");
         let recipient = Recipient::parse("ops@example.org").expect("an address");
         let bytes = format!("Date: {}\r\n\r\n", Timestamp(0).0).into_bytes();

@@ -92,8 +92,8 @@ fn happen(job: u64, known: &mut Known, last_fence: &mut u64, dice: u64) -> Vec<C
         }
         (State::Running, _) => (succeeded(job, fence), State::Succeeded),
         (State::Scheduled | State::Quarantined, 0) => (ended(job, State::Cancelled, None), State::Cancelled),
-        (State::Scheduled, _) => (Change::Due { job: JobId(job) }, State::Queued),
-        (State::Quarantined, _) => (Change::Freed { job: JobId(job) }, State::Queued),
+        (State::Scheduled, _) => (Change::BecameDue { job: JobId(job) }, State::Queued),
+        (State::Quarantined, _) => (Change::QuarantineReleased { job: JobId(job) }, State::Queued),
         _ => return Vec::new(),
     };
     known.state = state;

@@ -263,7 +263,7 @@ pub(in crate::store) fn a_job_waits_for_a_whole_batch_over_restarts(backend: &mu
     assert_eq!(loaded.dependencies[0], live(3, fails, State::Failed));
     harness.commit(vec![
         Change::Dependency(after_batch(3, 1, fails, Some(State::Failed))),
-        Change::Due { job: JobId(3) },
+        Change::BecameDue { job: JobId(3) },
     ]);
     assert_eq!(harness.restart().0.dependencies.len(), 2);
     let sent = harness.sent(&[JobId(3)]);

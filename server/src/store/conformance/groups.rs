@@ -70,8 +70,8 @@ pub(in crate::store) fn whatever_contradicts_the_rows_is_refused_and_changes_not
         ("no such definition", Change::Added(unknown)),
         ("not queued", assigned(2, 9)),
         ("no such job", assigned(77, 9)),
-        ("not scheduled", Change::Due { job: JobId(1) }),
-        ("not held back", Change::Freed { job: JobId(1) }),
+        ("not scheduled", Change::BecameDue { job: JobId(1) }),
+        ("not held back", Change::QuarantineReleased { job: JobId(1) }),
         ("another fence", started(2, 9)),
         ("started before", started(3, 2)),
         ("nothing to stop", stopping(1, 1, StopCause::Cancel)),
@@ -118,7 +118,7 @@ pub(in crate::store) fn a_cancel_is_confirmed_once_by_its_own_worker(backend: &m
         Change::Ended(Ended { confirmed: false, ..it })
     };
     let confirmed =
-        |token, worker| Change::Confirmed { token, worker: WorkerId(worker), at: Timestamp(9_000) };
+        |token, worker| Change::ContainerGone { token, worker: WorkerId(worker), at: Timestamp(9_000) };
     let other_definition = AddedJob { revision: Revision(2), ..job(3) };
     harness.commit(vec![
         worker(1, "w1"),
@@ -149,7 +149,7 @@ pub(in crate::store) fn a_cancel_is_confirmed_once_by_its_own_worker(backend: &m
     harness.commit(vec![confirmed(token(1, 1), 1)]);
     assert_eq!(is_confirmed(&harness), [true, true, false]);
     let record = harness.archive().job(JobId(1)).unwrap().unwrap();
-    let note = Note::Confirmed { token: token(1, 1), worker: WorkerId(1) };
+    let note = Note::ContainerGone { token: token(1, 1), worker: WorkerId(1) };
     assert_eq!(record.notes, [(Timestamp(9_000), note)], "once");
     assert_eq!((record.row.state, record.row.ended_at), (State::Cancelled, Some(Timestamp(5_001))));
     assert_eq!(harness.archive().job(JobId(2)).unwrap().unwrap().notes, []);
@@ -174,7 +174,7 @@ pub(in crate::store) fn every_lost_attempt_is_in_doubt_until_its_worker_says_tha
     assert_eq!(doubts(&mut harness), (vec![vec![(1, 1), (2, 2)], vec![(3, 1)]], vec![]));
 
     let gone = |job, fence, worker| {
-        let note = Note::Confirmed { token: token(job, fence), worker: WorkerId(worker) };
+        let note = Note::ContainerGone { token: token(job, fence), worker: WorkerId(worker) };
         Change::Noted { job: JobId(job), at: Timestamp(6_000), note }
     };
     let Change::Ended(it) = ended(2, State::Cancelled, Some(closed(2, 4, Outcome::Cancelled))) else {
@@ -183,7 +183,7 @@ pub(in crate::store) fn every_lost_attempt_is_in_doubt_until_its_worker_says_tha
     harness.commit(vec![gone(1, 2, 2), Change::Ended(Ended { confirmed: false, ..it })]);
     assert_eq!(doubts(&mut harness), (vec![vec![(1, 1)]], vec![(3, 1)]), "not of what had its own end");
 
-    let confirmed = Change::Confirmed { token: token(2, 3), worker: WorkerId(1), at: Timestamp(7_000) };
+    let confirmed = Change::ContainerGone { token: token(2, 3), worker: WorkerId(1), at: Timestamp(7_000) };
     harness.commit(vec![gone(1, 1, 1), confirmed]);
     assert_eq!(doubts(&mut harness), (vec![vec![]], vec![]));
     assert!(harness.archive().job(JobId(2)).unwrap().unwrap().row.confirmed);

@@ -210,7 +210,7 @@ pub(in crate::store) fn closed(job: u64, fence: u64, outcome: Outcome) -> Closed
 }
 
 pub(in crate::store) fn waiting(closed: ClosedAttempt, state: State) -> Change {
-    Change::Waiting { job: closed.token.job, closed, due_at: Timestamp(9_000), state }
+    Change::AttemptClosed { job: closed.token.job, closed, due_at: Timestamp(9_000), state }
 }
 
 pub(in crate::store) fn ended(job: u64, state: State, closed: Option<ClosedAttempt>) -> Change {

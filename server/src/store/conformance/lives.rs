@@ -24,7 +24,7 @@ pub(in crate::store) fn a_job_lives_from_change_to_change(backend: &mut dyn Back
     };
     harness.commit(vec![worker(1, "w1"), Change::Added(scheduled)]);
     assert_eq!(harness.state(1), State::Scheduled);
-    harness.commit(vec![Change::Due { job: JobId(1) }]);
+    harness.commit(vec![Change::BecameDue { job: JobId(1) }]);
     assert_eq!(harness.state(1), State::Queued);
     harness.commit(vec![assigned(1, 5)]);
     assert_eq!(harness.state(1), State::Assigned);
@@ -134,7 +134,7 @@ pub(in crate::store) fn a_successor_keeps_the_attempt_before_it(backend: &mut dy
         waiting(closed(1, 1, Outcome::Failed), State::Queued),
         assigned_as(1, 2, 2, 2),
         waiting(closed(1, 2, Outcome::Released), State::Scheduled),
-        Change::Due { job: JobId(1) },
+        Change::BecameDue { job: JobId(1) },
         assigned_as(1, 3, 3, 1),
     ]);
     let record = harness.archive().job(JobId(1)).unwrap().unwrap();
@@ -172,7 +172,7 @@ pub(in crate::store) fn a_cancel_is_recorded_whatever_stops_the_job_already(back
 pub(in crate::store) fn a_freed_job_is_queued_with_a_fresh_budget(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     let lost = |job, fence| waiting(closed(job, fence, Outcome::Lost), State::Quarantined);
-    let freed = |job| Change::Freed { job: JobId(job) };
+    let freed = |job| Change::QuarantineReleased { job: JobId(job) };
     harness.commit((1..=3).map(added).collect());
     harness.commit((1..=3).flat_map(|job| [assigned(job, job), started(job, job), lost(job, job)]).collect());
     harness.commit(vec![freed(1)]);
@@ -202,7 +202,7 @@ pub(in crate::store) fn a_waiting_job_keeps_its_new_start_and_priority(backend: 
     // Several changes of one job in one group, in their order.
     harness.commit(vec![
         later(3),
-        Change::Due { job: JobId(3) },
+        Change::BecameDue { job: JobId(3) },
         updated(3, State::Queued, 6_000, 1),
         assigned(3, 2),
     ]);

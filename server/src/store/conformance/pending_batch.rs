@@ -96,7 +96,7 @@ pub(in crate::store) fn what_was_made_of_a_batch_is_gone_after_a_restart(backend
         }
     }
     let holder = KeyHolder { job: JobId(7), count: 2, digest: 1 };
-    let keyed = Change::Keyed { key: "k".into(), holder, at: Timestamp(1) };
+    let keyed = Change::IdempotencyKeyStored { key: "k".into(), holder, at: Timestamp(1) };
     harness.commit(vec![forming(7, 8), member(7, 7)]);
     harness.commit(vec![member(8, 7), formed(7), keyed]);
     assert_eq!(labelled(&harness), [8, 7], "the next try finds nothing in its way");
@@ -124,7 +124,7 @@ pub(in crate::store) fn members_are_made_once_and_where_numbers_were_set_aside(b
     harness.commit(vec![member(4, 2), formed(2)]);
     assert_eq!(harness.list(JobFilter::default()), [7, 6, 5, 4, 3, 2, 1]);
     // Numbers after it may be left out in the same group, and later.
-    let skipped = |after, job| Change::Skipped {
+    let skipped = |after, job| Change::NumbersSkipped {
         after: JobId(after),
         job: JobId(job),
         fence: Fence(9),
@@ -142,7 +142,7 @@ pub(in crate::store) fn a_member_lives_like_any_other_job(backend: &mut dyn Back
     harness.commit(vec![forming(1, 4), member(1, 1), Change::Added(later)]);
     // The last slice, and what follows from it in the same step.
     harness.commit(vec![member(3, 1), member(4, 1), formed(1), assigned(1, 1), assigned(4, 2)]);
-    harness.commit(vec![started(4, 2), succeeded(4, 2), Change::Due { job: JobId(2) }]);
+    harness.commit(vec![started(4, 2), succeeded(4, 2), Change::BecameDue { job: JobId(2) }]);
     harness
         .commit(vec![ended(3, State::Cancelled, None), waiting(closed(1, 1, Outcome::Lost), State::Queued)]);
     let (_, live) = harness.restart();

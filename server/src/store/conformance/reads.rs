@@ -18,7 +18,7 @@ use crate::store::{Group, JOBS_MAX, JobFilter};
 pub(in crate::store) fn keys_are_read_with_the_commit_that_was_seen(backend: &mut dyn Backend) {
     let mut harness = Harness::new(backend);
     let holder = KeyHolder { job: JobId(1), count: 2, digest: u128::MAX - 1 };
-    let keyed = Change::Keyed { key: "submit/a".into(), holder, at: Timestamp(1) };
+    let keyed = Change::IdempotencyKeyStored { key: "submit/a".into(), holder, at: Timestamp(1) };
     assert_eq!(harness.archive().key("submit/a").unwrap(), (None, GroupNo(0)));
     harness.commit(vec![added(1), added(2), keyed.clone()]);
     assert_eq!(harness.archive().key("submit/a").unwrap(), (Some(holder), harness.group));
@@ -36,11 +36,11 @@ pub(in crate::store) fn late_notes_are_kept(backend: &mut dyn Backend) {
         Note::CancelRequested { by: "someone".into() },
         Note::Unreachable { token: token(1, 1), worker: WorkerId(2) },
         Note::Revived { token: token(1, 1), worker: WorkerId(2) },
-        Note::Freed { by: "someone".into() },
+        Note::Released { by: "someone".into() },
         Note::Updated { by: "someone".into(), due_at: Timestamp(-7), priority: -9 },
         Note::ResultLeftOut { why: "rows".into() },
         Note::WorkersLeftOut { workers: "w3 (is cordoned)".into() },
-        Note::Confirmed { token: token(1, 1), worker: WorkerId(2) },
+        Note::ContainerGone { token: token(1, 1), worker: WorkerId(2) },
     ];
     for (at, note) in (1..).zip(&notes) {
         harness.commit(vec![Change::Noted { job: JobId(1), at: Timestamp(at), note: note.clone() }]);
@@ -170,8 +170,10 @@ pub(in crate::store) fn unknown_attempts_differ_from_assigned_ones(backend: &mut
     let all: Vec<Token> = given.into_iter().chain(strange).collect();
     assert_eq!(harness.archive().unknown_attempts(&all).unwrap(), strange);
 
-    let skipped = Change::Skipped { after: JobId(3), job: JobId(9), fence: Fence(40), at: Timestamp(7) };
-    let only_fences = Change::Skipped { after: JobId(9), job: JobId(9), fence: Fence(50), at: Timestamp(8) };
+    let skipped =
+        Change::NumbersSkipped { after: JobId(3), job: JobId(9), fence: Fence(40), at: Timestamp(7) };
+    let only_fences =
+        Change::NumbersSkipped { after: JobId(9), job: JobId(9), fence: Fence(50), at: Timestamp(8) };
     harness.commit(vec![skipped, only_fences, added(10)]);
     let (loaded, _) = harness.restart();
     assert_eq!((loaded.last_job, loaded.last_fence), (JobId(10), Fence(50)));
@@ -232,7 +234,10 @@ pub(in crate::store) fn parameters_come_back(backend: &mut dyn Backend) {
     let (_, live) = harness.restart();
     assert_eq!(live.iter().map(|job| job.has_overrides).collect::<Vec<_>>(), [true, true, false]);
     let sent = harness.sent(&[1, 2, 3].map(JobId));
-    assert_eq!(sent, [(JobId(1), params.applied_to(&overrides)), (JobId(2), only_defaults.sent())]);
+    assert_eq!(
+        sent,
+        [(JobId(1), params.applied_to(&overrides)), (JobId(2), only_defaults.effective_overrides())]
+    );
     let record = harness.archive().job(JobId(1)).unwrap().unwrap();
     assert_eq!((record.overrides, record.params), (overrides, params.given));
     assert_eq!(harness.archive().job(JobId(2)).unwrap().unwrap().params, []);

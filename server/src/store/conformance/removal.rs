@@ -21,7 +21,7 @@ fn late(job: u64, at: i64, said: &str) -> Change {
 
 fn keyed(key: &str, job: u64, at: i64) -> Change {
     let holder = KeyHolder { job: JobId(job), count: 1, digest: 7 };
-    Change::Keyed { key: key.into(), holder, at: Timestamp(at) }
+    Change::IdempotencyKeyStored { key: key.into(), holder, at: Timestamp(at) }
 }
 
 pub(in crate::store) fn what_ended_long_ago_goes_with_all_that_belongs_to_it(backend: &mut dyn Backend) {

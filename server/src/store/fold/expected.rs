@@ -63,21 +63,21 @@ pub(in crate::store) fn expectation(change: &Change) -> Option<(JobId, Expected)
         Change::Assigned(assigned) => (assigned.token.job, Expected::Queued),
         Change::Started { token, .. } => (token.job, Expected::Unstarted(*token)),
         Change::Stopping { token, .. } => (token.job, Expected::Held(*token)),
-        Change::Waiting { job, closed, .. } => (*job, Expected::Held(closed.token)),
-        Change::Due { job } => (*job, Expected::Scheduled),
-        Change::Freed { job } => (*job, Expected::Quarantined),
+        Change::AttemptClosed { job, closed, .. } => (*job, Expected::Held(closed.token)),
+        Change::BecameDue { job } => (*job, Expected::Scheduled),
+        Change::QuarantineReleased { job } => (*job, Expected::Quarantined),
         Change::Updated(updated) => (updated.job, Expected::Waiting),
         Change::Ended(Ended { job, closed: Some(closed), .. }) => (*job, Expected::Held(closed.token)),
         Change::Ended(Ended { job, closed: None, .. }) => (*job, Expected::Idle),
-        Change::Confirmed { .. }
+        Change::ContainerGone { .. }
         | Change::Expiry { .. }
         | Change::Hook(_)
         | Change::Dependency(_)
         | Change::DependenciesDropped { .. }
         | Change::ResultsTaken { .. }
         | Change::Noted { .. }
-        | Change::Keyed { .. }
-        | Change::Skipped { .. }
+        | Change::IdempotencyKeyStored { .. }
+        | Change::NumbersSkipped { .. }
         | Change::BatchAdded(_)
         | Change::BatchCancelled { .. }
         | Change::BatchChanged { .. }

@@ -61,7 +61,7 @@ fn closed(fence: u64, outcome: Outcome) -> ClosedAttempt {
 
 fn waiting(fence: u64) -> Change {
     let closed = closed(fence, Outcome::Lost);
-    Change::Waiting { job: JOB, closed, due_at: Timestamp(9), state: State::Queued }
+    Change::AttemptClosed { job: JOB, closed, due_at: Timestamp(9), state: State::Queued }
 }
 
 fn ended(closed: Option<ClosedAttempt>) -> Change {
@@ -114,7 +114,7 @@ fn a_successor_in_the_same_group_is_a_write_of_its_own() {
 
 #[test]
 fn a_scheduled_job_that_became_due_can_be_assigned_in_the_same_group() {
-    let changes = [added(State::Scheduled), Change::Due { job: JOB }, assigned(1)];
+    let changes = [added(State::Scheduled), Change::BecameDue { job: JOB }, assigned(1)];
     assert_eq!(fold(&changes).unwrap().writes.len(), 1);
     let too_early = [added(State::Scheduled), assigned(1)];
     assert!(fold(&too_early).is_err());
@@ -132,7 +132,7 @@ fn contradictions_within_a_group_are_refused() {
         vec![over.clone(), over.clone()],
         vec![assigned(1), ended(None)],
         vec![waiting(1), started(1)],
-        vec![waiting(1), Change::Freed { job: JOB }],
+        vec![waiting(1), Change::QuarantineReleased { job: JOB }],
     ] {
         let refusal = fold(&changes).expect_err("a contradiction");
         assert!(refusal.contains("job 7: expected"), "{refusal}");

@@ -237,7 +237,7 @@ impl Archive for SqliteArchive {
             };
             let mut bodies = Vec::with_capacity(ids.len());
             for id in ids.iter().filter(|id| !is_hidden(id)) {
-                let body = rows::details(connection, *id)?.map(|details| details.sent());
+                let body = rows::details(connection, *id)?.map(|details| details.effective_overrides());
                 let ends = predecessor_ends::ends(connection, *id)?;
                 if body.is_none() && ends.is_none() {
                     continue;

@@ -154,9 +154,9 @@ impl Query<'_> {
         found: &mut Vec<(JobRow, i64)>,
     ) -> rusqlite::Result<()> {
         let mut wanted = self.limit;
-        while let Some(block) = blocks.newest_below(self.connection, self.filter, highest)? {
+        while let Some(block) = blocks.newest_up_to(self.connection, self.filter, highest)? {
             let range = (lowest.max(block << BLOCK_SHIFT), highest.min(last_of(block)));
-            let Some(newest) = self.newest_below(range.1)?.filter(|newest| *newest >= lowest) else {
+            let Some(newest) = self.newest_up_to(range.1)?.filter(|newest| *newest >= lowest) else {
                 return Ok(());
             };
             if newest < range.0 {
@@ -183,8 +183,8 @@ impl Query<'_> {
     ) -> rusqlite::Result<()> {
         let mut wanted = self.limit;
         while wanted > 0
-            && let Some(live) = self.newest_below(highest)?.filter(|live| *live >= lowest)
-            && let Some(newest) = tag.newest_below(self.connection, live)?
+            && let Some(live) = self.newest_up_to(highest)?.filter(|live| *live >= lowest)
+            && let Some(newest) = tag.newest_up_to(self.connection, live)?
             && newest >= lowest
         {
             let first = lowest.max(newest >> BLOCK_SHIFT << BLOCK_SHIFT);
@@ -197,7 +197,7 @@ impl Query<'_> {
     }
 
     /// The newest job of this part up to this one, whatever else the filter says.
-    fn newest_below(&self, highest: i64) -> rusqlite::Result<Option<i64>> {
+    fn newest_up_to(&self, highest: i64) -> rusqlite::Result<Option<i64>> {
         let (table, condition) = match self.part {
             Part::Live(Some(state)) if state != State::Queued => {
                 ("jobs", format!("AND state = {} AND state <> 2", codes::of_state(state)))

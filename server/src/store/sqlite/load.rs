@@ -277,7 +277,7 @@ fn live_job(row: &Row<'_>, revision: Revision, restored_in: Epoch) -> Result<Liv
                 started_at: row.get::<_, Option<i64>>(15)?.map(Timestamp),
                 stopping: row.get::<_, Option<i64>>(16)?.map(codes::stop).transpose()?,
                 cancelled_by: row.get(29)?,
-                begun: term_of(SessionId(number(13)?)) < restored_in,
+                from_backup: term_of(SessionId(number(13)?)) < restored_in,
             })
         } else {
             None

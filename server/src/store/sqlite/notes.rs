@@ -14,7 +14,7 @@ pub(super) fn write(connection: &Connection, job: JobId, at: Timestamp, note: &N
     {
         return Ok(());
     }
-    if matches!(note, Note::Confirmed { .. }) && !record::is_kept(connection, job)? {
+    if matches!(note, Note::ContainerGone { .. }) && !record::is_kept(connection, job)? {
         return Ok(());
     }
     let (kind, fence, nonce, worker, text) = rows::note_columns(note);

@@ -44,7 +44,7 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
         .changes
         .iter()
         .filter_map(|change| match change {
-            Change::Freed { job } => Some(*job),
+            Change::QuarantineReleased { job } => Some(*job),
             _ => None,
         })
         .collect();
@@ -52,8 +52,8 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
     for change in &group.changes {
         let (job, state, at) = match change {
             Change::Ended(ended) => (ended.job, ended.state, ended.at),
-            Change::Waiting { job, .. } if freed.contains(job) => continue,
-            Change::Waiting { job, state, closed, .. } => (*job, *state, closed.ended_at),
+            Change::AttemptClosed { job, .. } if freed.contains(job) => continue,
+            Change::AttemptClosed { job, state, closed, .. } => (*job, *state, closed.ended_at),
             Change::BatchEnded { first, state, at, .. } => {
                 write_batch_end(connection, &group.notify, *first, *state, *at)?;
                 continue;

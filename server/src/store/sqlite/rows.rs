@@ -219,8 +219,8 @@ pub(super) fn note_columns(note: &Note) -> NoteColumns<'_> {
         Note::LateReport { token, worker, said } => (2, of(token, worker), Some(said.as_str())),
         Note::Unreachable { token, worker } => (3, of(token, worker), None),
         Note::Revived { token, worker } => (4, of(token, worker), None),
-        Note::Freed { by } => (5, (None, None, None), Some(by.as_str())),
-        Note::Confirmed { token, worker } => (6, of(token, worker), None),
+        Note::Released { by } => (5, (None, None, None), Some(by.as_str())),
+        Note::ContainerGone { token, worker } => (6, of(token, worker), None),
         // The columns of an attempt's token hold the start and the priority.
         Note::Updated { by, due_at, priority } => {
             (7, (Some(due_at.0), Some(i64::from(*priority)), None), Some(by.as_str()))
@@ -242,8 +242,8 @@ pub(super) fn note(row: &Row<'_>, job: JobId) -> rusqlite::Result<(Timestamp, No
         2 => Note::LateReport { token: token()?, worker: worker()?, said: text(row, 5)? },
         3 => Note::Unreachable { token: token()?, worker: worker()? },
         4 => Note::Revived { token: token()?, worker: worker()? },
-        5 => Note::Freed { by: text(row, 5)? },
-        6 => Note::Confirmed { token: token()?, worker: worker()? },
+        5 => Note::Released { by: text(row, 5)? },
+        6 => Note::ContainerGone { token: token()?, worker: worker()? },
         7 => Note::Updated { by: text(row, 5)?, due_at: Timestamp(row.get(2)?), priority: row.get(3)? },
         8 => Note::ResultLeftOut { why: text(row, 5)? },
         9 => Note::WorkersLeftOut { workers: text(row, 5)? },

@@ -368,7 +368,7 @@ fn release(world: &mut World, job: JobId, by: String) -> Answer {
     match record.row.state {
         State::Quarantined => {
             record.row.state = State::Queued;
-            record.notes.push((Timestamp(5_000), Note::Freed { by }));
+            record.notes.push((Timestamp(5_000), Note::Released { by }));
             Answer::Done
         }
         state if state.has_ended() => Answer::Rejected(Rejection::NotLive),

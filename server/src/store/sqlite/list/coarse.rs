@@ -113,7 +113,7 @@ fn newest_seen_with_end(
 
 impl Blocks<'_> {
     /// The newest block up to this job that can have matching jobs.
-    pub(super) fn newest_below(
+    pub(super) fn newest_up_to(
         self,
         connection: &Connection,
         filter: &JobFilter,
@@ -135,7 +135,7 @@ impl Blocks<'_> {
                     }
                 }
             }
-            Self::AnyName(names) => names.newest_below(connection, highest),
+            Self::AnyName(names) => names.newest_up_to(connection, highest),
             Self::Ends => {
                 let since = filter.ended_since.map_or(i64::MIN, |since| since.0);
                 let until = filter.ended_until.map_or(i64::MAX, |until| until.0);

@@ -39,7 +39,7 @@ impl NameSet {
     }
 
     /// The newest block up to this one that has a job with one of the names.
-    pub(super) fn newest_below(
+    pub(super) fn newest_up_to(
         &self,
         connection: &Connection,
         highest: i64,

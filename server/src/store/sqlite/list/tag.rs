@@ -52,7 +52,7 @@ impl<'f> Tag<'f> {
     }
 
     /// The newest job up to this one that has the tag, also among those that have ended.
-    pub(super) fn newest_below(self, connection: &Connection, job: i64) -> rusqlite::Result<Option<i64>> {
+    pub(super) fn newest_up_to(self, connection: &Connection, job: i64) -> rusqlite::Result<Option<i64>> {
         let mut values: Vec<Value> = vec![job.into()];
         let condition = self.condition(|value| {
             values.push(value);

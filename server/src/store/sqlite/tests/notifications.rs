@@ -222,7 +222,7 @@ fn release_of_an_unreachable_attempt_tells_nobody_of_a_quarantine() {
     let quarantined = |job| harness::waiting(harness::closed(job, job, Outcome::Lost), State::Quarantined);
     let mut stage = Stage::new();
     stage.commit(vec![added(1), harness::assigned(1, 1)], 6_000);
-    stage.commit(vec![quarantined(1), Change::Freed { job: JobId(1) }], 7_000);
+    stage.commit(vec![quarantined(1), Change::QuarantineReleased { job: JobId(1) }], 7_000);
     assert_eq!(stage.all(), []);
     stage.commit(vec![added(2), harness::assigned(2, 2)], 8_000);
     stage.commit(vec![quarantined(2)], 9_000);

@@ -161,7 +161,7 @@ impl TransactionWriter<'_> {
             )?
             .execute([token.job.0, token.fence.0, token.nonce.0, worker.0].map(u64::cast_signed))?;
         if changed == 1 {
-            notes::write(self.connection, token.job, at, &Note::Confirmed { token, worker })?;
+            notes::write(self.connection, token.job, at, &Note::ContainerGone { token, worker })?;
         }
         Ok(())
     }

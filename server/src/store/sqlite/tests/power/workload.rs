@@ -64,7 +64,7 @@ impl Workload {
         if rng.chance(30) {
             self.keys += 1;
             let holder = KeyHolder { job: JobId(self.jobs), count: 1, digest: 7 };
-            changes.push(Change::Keyed {
+            changes.push(Change::IdempotencyKeyStored {
                 key: format!("key {}", self.keys).into(),
                 holder,
                 at: Timestamp(1),
