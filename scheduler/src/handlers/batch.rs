@@ -90,16 +90,19 @@ pub(crate) fn requeue_members(scheduler: &mut Scheduler, first: JobId) {
     }
 }
 
+/// The lane that a job leaves, and the one that it goes to.
+type FromTo = (LaneKey, LaneKey);
+
 /// Jobs that go from one lane to another, with their former and their new positions.
 #[derive(Default)]
 struct Moves {
-    jobs: Vec<((LaneKey, LaneKey), Vec<(QueueKey, QueueKey)>)>,
+    jobs: Vec<(FromTo, Vec<(QueueKey, QueueKey)>)>,
     /// Positions in `jobs` by these lanes.
-    places: BTreeMap<(LaneKey, LaneKey), usize>,
+    places: BTreeMap<FromTo, usize>,
 }
 
 impl Moves {
-    fn add(&mut self, lanes: (LaneKey, LaneKey), job: (QueueKey, QueueKey)) {
+    fn add(&mut self, lanes: FromTo, job: (QueueKey, QueueKey)) {
         let place = *self.places.entry(lanes).or_insert(self.jobs.len());
         match self.jobs.get_mut(place) {
             Some((_, jobs)) => jobs.push(job),
