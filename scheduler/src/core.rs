@@ -58,7 +58,7 @@ pub struct Scheduler {
     pub(crate) pending_batches: PendingBatches,
     pub(crate) batches: Batches,
     pub(crate) schedules: Schedules,
-    pub(crate) pauses: Pauses,
+    pub(crate) pauses: Arc<Pauses>,
     /// Revisions of definitions whose secrets the server does not have.
     pub(crate) missing_secrets: BTreeSet<Revision>,
     pub(crate) expectations: ExpectationTable,
@@ -125,7 +125,7 @@ impl Scheduler {
             pending_batches: PendingBatches::default(),
             batches: Batches::default(),
             schedules: Schedules::default(),
-            pauses: Pauses::default(),
+            pauses: Arc::default(),
             missing_secrets: BTreeSet::new(),
             expectations: ExpectationTable::default(),
             limits: Limits::new(Seed(config.seed)),

@@ -10,6 +10,7 @@ use core::fmt;
 
 use protocol::{JobId, Timestamp};
 
+use crate::batches::LiveBatch;
 use crate::definition::Definition;
 use crate::origin::Intervention;
 use crate::schedule::ScheduleId;
@@ -45,12 +46,17 @@ impl fmt::Display for PauseTarget {
     }
 }
 
+/// Batches that may be paused at once. Readers of snapshots walk over their pauses.
+pub const PAUSED_BATCHES_MAX: usize = 1_000;
+
 /// The pauses in force, with their beginnings, requesters and reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
     in_force: BTreeMap<PauseTarget, Intervention>,
     /// The ends of those that have one, in their order.
     ends: BTreeSet<(Timestamp, PauseTarget)>,
+    /// The numbers after the last members of paused batches, by their first members.
+    batch_ends: BTreeMap<JobId, JobId>,
 }
 
 /// A pause in the store after a command or an end.
@@ -103,7 +109,7 @@ impl Pauses {
     pub fn of(rows: impl IntoIterator<Item = (PauseTarget, Intervention)>) -> Self {
         let in_force: BTreeMap<PauseTarget, Intervention> = rows.into_iter().collect();
         let ends = in_force.iter().filter_map(|(target, pause)| Some((pause.until?, target.clone())));
-        Self { ends: ends.collect(), in_force }
+        Self { ends: ends.collect(), in_force, batch_ends: BTreeMap::new() }
     }
 
     /// This target is paused itself.
@@ -153,6 +159,19 @@ impl Pauses {
         self.among([PauseTarget::Batch(first)]).next()
     }
 
+    /// The paused batch of the job with this number. A member of a job on several workers has no number in the batch: ask for its parent.
+    #[must_use]
+    pub fn batch_of(&self, job: JobId) -> Option<JobId> {
+        let (first, end) = self.batch_ends.range(..=job).next_back()?;
+        (job < *end).then_some(*first)
+    }
+
+    /// The number of paused batches.
+    #[must_use]
+    pub(crate) fn batches(&self) -> usize {
+        self.batch_ends.len()
+    }
+
     /// The pauses that reach a schedule of this definition.
     pub fn of_schedule(
         &self,
@@ -191,7 +210,14 @@ impl Pauses {
         })
     }
 
-    /// Sets or removes a pause.
+    /// Tells which numbers the members of a batch have, if it is paused.
+    pub(crate) fn set_end_of_batch(&mut self, batch: &LiveBatch) {
+        if self.contains(&PauseTarget::Batch(batch.first)) {
+            self.batch_ends.insert(batch.first, batch.end());
+        }
+    }
+
+    /// Sets or removes a pause. After the pause of a batch is set, [`Self::set_end_of_batch`] follows.
     pub(crate) fn set(&mut self, target: PauseTarget, pause: Option<Intervention>) {
         let until = pause.as_ref().and_then(|pause| pause.until);
         let former = match pause {
@@ -201,14 +227,21 @@ impl Pauses {
         if let Some(at) = former.and_then(|former| former.until) {
             self.ends.remove(&(at, target.clone()));
         }
+        if let (PauseTarget::Batch(first), false) = (&target, self.contains(&target)) {
+            self.batch_ends.remove(first);
+        }
         if let Some(at) = until {
             self.ends.insert((at, target));
         }
     }
 
-    /// Every end of a pause is in the order of ends, for the audit.
+    /// Every end of a pause is in the order of ends, and the members of every paused batch are known, for the audit.
     pub(crate) fn is_consistent(&self) -> bool {
-        *self == Self::of(self.in_force.clone())
+        let batches = self.in_force.keys().filter_map(|target| match target {
+            PauseTarget::Batch(first) => Some(first),
+            _ => None,
+        });
+        batches.eq(self.batch_ends.keys()) && self.ends == Self::of(self.in_force.clone()).ends
     }
 
     /// Jobs of this definition may not start.

@@ -126,6 +126,11 @@ pub enum Rejection {
     RefusedBefore,
     /// The worker would have too many labels.
     TooManyLabels,
+    /// As many batches are paused as may be at once: resume or cancel some, or pause a definition or a group.
+    TooManyPausedBatches {
+        /// The limit.
+        max: usize,
+    },
     /// The worker is not connected, and the command cannot wait.
     WorkerAway,
     /// The worker has no such unmanaged attempt.

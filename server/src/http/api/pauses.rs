@@ -192,7 +192,7 @@ async fn perform(
 /// Gives a command to the engine. `member` is the definition of a member of the batch that is the target.
 ///
 /// # Errors
-/// `already_finished`, `unknown_schedule`, and those of the engine.
+/// `already_finished`, `too_many_paused`, `unknown_schedule`, and those of the engine.
 async fn command(
     state: &AppState,
     target: &PauseTarget,

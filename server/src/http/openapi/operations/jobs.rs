@@ -199,7 +199,7 @@ pub(super) fn batches() -> Vec<Operation> {
             )
             .problems(&[&NO_BODY, &BULK, &[Code::BatchNotFound, Code::InvalidId, Code::InvalidCursor]]),
         with_reason(resume("/api/batches/{id}/pause", "batches", "pause_batch", "Let the waiting members of a batch wait on"))
-            .problems(&[&[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished]]),
+            .problems(&[&[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished, Code::TooManyPaused]]),
         resume("/api/batches/{id}/resume", "batches", "resume_batch", "Let the members of a paused batch start")
             .problems(&[&NO_BODY, &[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished]]),
         Operation::post("/api/batches/{id}/retry", "batches", "retry_batch", "Make a batch of the members that have not succeeded")
