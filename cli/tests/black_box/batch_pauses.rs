@@ -12,6 +12,7 @@ const JOBS: &str = "version: 1
 jobs:
   hold: { runtime: process, command: [sleep, '60'] }
   plain: { runtime: process, command: ['true'] }
+  everywhere: { runtime: process, command: [sleep, '60'], run_on: all, stop_grace_period: 1s }
 ";
 
 /// Waits until the job waits for the end of a pause, and returns it.
@@ -78,6 +79,48 @@ async fn members_of_a_paused_batch_wait_until_it_is_resumed_also_over_a_restart(
     let targets: Vec<&str> =
         audit.as_array().unwrap().iter().filter_map(|it| it["target"].as_str()).collect();
     assert!(targets.contains(&"/api/batches/1/pause"), "{audit}");
+}
+
+/// Members of jobs on several workers have numbers outside the batch.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_jobs_on_several_workers_wait_for_the_pause_of_the_batch_of_their_parent() {
+    let mut running = Running::start(JOBS).await;
+    running.run_cli(&["pause"]);
+    let made = running.run_cli(&["run", "everywhere", "--count", "2", "-q"]);
+    assert_eq!(made.out, "1\n", "{made:?}");
+    wait_until("the second job has its member", || async {
+        running.api.get("/api/jobs/2").await["members"]["total"] == 1
+    })
+    .await;
+    let member = running.api.get("/api/jobs?member_of=2").await[0]["id"].as_u64().unwrap();
+    assert!(member > 2);
+    running.run_cli(&["pause", "batch:1", "--reason", "wrong input"]);
+    running.run_cli(&["resume"]);
+    let names_batch = |job: &Value| {
+        let text = job["pending_reason"]["text"].as_str().unwrap_or_default();
+        text.starts_with("batch 1 is paused since 20") && text.ends_with(": wrong input")
+    };
+    let parents = |job: &Value| {
+        job["pending_reason"]["code"] == "members"
+            && job["pending_reason"]["text"].as_str().unwrap().contains("; batch 1 is paused since 20")
+    };
+    let shown = paused(&running, member).await;
+    running.api.wait_for_job(member, names_batch).await;
+    assert_eq!(shown["batch"], Value::Null, "{shown}");
+    assert!(names_batch(&running.api.get("/api/jobs?member_of=2").await[0]));
+    running.api.wait_for_job(2, parents).await;
+    let listed = running.api.get("/api/jobs?batch=1").await;
+    assert!(listed.as_array().unwrap().iter().all(parents), "{listed}");
+
+    // Another job of the definition is not of the batch.
+    let other = running.api.post("/api/jobs/everywhere", None).await["id"].as_u64().unwrap();
+    running.api.wait_for_job(other, |job| job["state"] == "running").await;
+    running.server.kill();
+    running.server = running.cluster.start_server(&[]).await;
+    running.api.wait_for_ready_worker("only").await;
+    running.api.wait_for_job(member, names_batch).await;
+    running.run_cli(&["resume", "batch:1"]);
+    running.api.wait_for_job(member, |job| job["state"] == "running").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

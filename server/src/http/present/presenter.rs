@@ -24,7 +24,7 @@ use crate::http::present::members::{self, member_of};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
 pub(crate) use crate::http::present::waiting::{
-    asked_labels, asked_workers, explain_hint, paused, paused_by, pending, pending_of,
+    asked_labels, asked_workers, explain_hint, paused, paused_by, pauses_of, pending, pending_of,
 };
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
@@ -196,7 +196,13 @@ impl Presenter {
                 self.snapshot.workers.get(only).map(|worker| worker.name.to_string())
             })),
             Some(PendingReason::SecretsMissing) => Some(self.secrets_missing(row)),
-            Some(PendingReason::Paused) => Some(paused(&self.snapshot, self.definition(row), row.batch)),
+            Some(PendingReason::Paused) => {
+                Some(paused(&self.snapshot, self.definition(row), self.batch_of(row)))
+            }
+            Some(PendingReason::Members) => {
+                let pauses = pauses_of(&self.snapshot, self.definition(row), self.batch_of(row));
+                Some(pending(PendingReason::Members).and(pauses))
+            }
             Some(reason) => {
                 Some(pending_of(reason, row.narrowing.as_deref()).and(explain_hint(reason, row.job)))
             }
@@ -248,7 +254,7 @@ impl Presenter {
             State::Scheduled => Some(PendingReason::NotDue),
             State::Quarantined => Some(PendingReason::Quarantined),
             State::Queued if matches!(row.run_on_role, RunOnRole::Parent(_)) => Some(PendingReason::Members),
-            State::Queued if row.batch.is_some_and(|first| self.is_batch_paused(first)) => {
+            State::Queued if self.batch_of(row).is_some_and(|first| self.is_batch_paused(first)) => {
                 Some(PendingReason::Paused)
             }
             State::Queued => {
@@ -263,6 +269,14 @@ impl Presenter {
                 Some(reason.copied().unwrap_or(PendingReason::Soon))
             }
             _ => None,
+        }
+    }
+
+    /// The batch of a job. That of a member of a job on several workers is the one of its parent, and is known here while it is paused.
+    fn batch_of(&self, row: &JobRow) -> Option<JobId> {
+        match member_of(row) {
+            Some(member) => self.snapshot.pauses.batch_of(member.parent),
+            None => row.batch,
         }
     }
 

@@ -102,12 +102,20 @@ pub(crate) fn paused(
     batch: Option<JobId>,
 ) -> shapes::Reason {
     let reason = pending(PendingReason::Paused);
+    // The pause may have ended since.
+    let Some(text) = pauses_of(snapshot, definition, batch) else { return reason };
+    shapes::Reason { text: text.into(), ..reason }
+}
+
+/// The pauses of a definition, which may be unknown, and of a batch, in words.
+pub(crate) fn pauses_of(
+    snapshot: &Snapshot,
+    definition: Option<&Definition>,
+    batch: Option<JobId>,
+) -> Option<String> {
     let of_definition = definition.into_iter().flat_map(|it| snapshot.pauses.of_jobs(it));
     let of_batch = batch.and_then(|first| snapshot.pauses.of_batch(first));
-    let named = paused_by(of_definition.chain(of_batch), LISTED_REASON_CHARS_MAX);
-    // The pause may have ended since.
-    let Some(text) = named else { return reason };
-    shapes::Reason { text: text.into(), ..reason }
+    paused_by(of_definition.chain(of_batch), LISTED_REASON_CHARS_MAX)
 }
 
 /// The text for a job that waits and whose definition is not in jobs.yaml any more.
