@@ -1,13 +1,18 @@
 //! `longshore batches` and `longshore batch`: lists batches, shows one, waits for its end or cancels it. `retry` makes a batch of what has not
 //! succeeded, `results` prints what the members left, and `follow` prints their output.
 
+mod list;
 mod results;
 mod retry;
+mod set;
+
+pub(crate) use list::{ListFlags, list};
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use server::http::present::shapes::Pause;
 
 use crate::api::{Api, idempotency_key, parse};
 use crate::args::CommonArgs;
@@ -20,32 +25,12 @@ use crate::show::dependencies_in_words;
 use crate::view::{self, BatchSummary, FullBatch, JobView as _};
 use crate::{bulk, duration};
 
-/// List batches, the newest first.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  longshore batches
-  longshore batches --state running
-  longshore batches --name nightly --limit 5 -o json")]
-pub(crate) struct ListFlags {
-    #[command(flatten)]
-    common: CommonArgs,
-    /// Only those with this name.
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// Only those in these states: waiting, running, succeeded, failed, cancelled.
-    #[arg(long, value_name = "STATE,…")]
-    state: Option<String>,
-    /// How many; 1 to 500.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
-    limit: u16,
-}
-
 pub(crate) fn parse_id(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| "a batch's id is a whole number from 1; 'longshore batches' lists them, with --name those of a name".to_owned())
 }
 
-/// Show a batch or its results, wait for its end, cancel it, or retry it.
+/// Show a batch or its results, wait for its end, cancel it, change its limits, or retry it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore batch 120             how many members are in each state, and the first failures
@@ -59,6 +44,8 @@ pub(crate) fn parse_id(text: &str) -> Result<u64, String> {
   longshore batch 120 retry       make a batch of the members that have not succeeded
   longshore batch 120 retry --dry-run
   longshore batch 120 retry -y --concurrency 5 --wait
+  longshore batch 120 set --concurrency 20 --max-failures 5
+  longshore batch 120 set --no-concurrency
 
 With --wait and --follow the exit code is 0 if all members succeeded, 124 when the time of --wait is up, and 1 otherwise; after retry
 they are for the new batch.
@@ -96,12 +83,18 @@ pub(crate) struct Flags {
     /// For retry: repeat the command that had this key, which makes no second batch.
     #[arg(long, value_name = "KEY", requires = "operation")]
     key: Option<String>,
-    /// For retry: members of the new batch that may run at once [default: as of this batch].
+    /// For set: members that may run at once. For retry: of the new batch [default: as of this batch].
     #[arg(long, value_name = "COUNT", requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: Option<u32>,
-    /// For retry: cancel what has not started once this many members of the new batch have failed [default: as of this batch].
+    /// For set: cancel what has not started once this many members have failed. For retry: of the new batch [default: as of this batch].
     #[arg(long, value_name = "COUNT", requires = "operation", value_parser = clap::value_parser!(u32).range(1..))]
     max_failures: Option<u32>,
+    /// For set: any number of members may run at once.
+    #[arg(long, requires = "operation", conflicts_with = "concurrency")]
+    no_concurrency: bool,
+    /// For set: no number of failures cancels the rest.
+    #[arg(long, requires = "operation", conflicts_with = "max_failures")]
+    no_max_failures: bool,
     /// For retry: also repeat the members that somebody cancelled, one by one or with the batch.
     #[arg(long, requires = "operation")]
     cancelled: bool,
@@ -118,34 +111,8 @@ enum BatchOperation {
     Retry,
     /// Print the parameters, the result or the reason of each member.
     Results,
-}
-
-/// Lists batches.
-pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.common.server_args)?;
-    let request = api.get(&["api", "batches"]).query(&[("limit", flags.limit)]);
-    let request = request.query(&flags.name.map(|name| [("name", name)]));
-    let json = api.json(request.query(&flags.state.map(|state| [("state", state)]))).await?;
-    if records::print(flags.common.format, &json, "id")? {
-        return Ok(());
-    }
-    let batches: Vec<BatchSummary> = parse(&api, &json)?;
-    let now = Timestamp::now();
-    let row = |batch: &BatchSummary| {
-        vec![
-            batch.id.to_string(),
-            batch.name.clone().unwrap_or_default(),
-            batch.definitions_text(),
-            state_text(batch),
-            format!("{}/{}", batch.ended(), batch.count),
-            batch.counts.failures().to_string(),
-            view::since(batch.created_at, now),
-        ]
-    };
-    screen::table(
-        &[">ID", "NAME", "DEFINITION", "STATE", ">ENDED", ">FAILED", "AGE"],
-        batches.iter().map(row).collect(),
-    )
+    /// Change the limits of the batch.
+    Set,
 }
 
 /// Prints the output of all members until the batch has ended.
@@ -177,6 +144,7 @@ pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
     match flags.operation {
         Some(BatchOperation::Retry) => return retry::retry(&api, flags).await,
         Some(BatchOperation::Results) => return results::print(&api, &flags).await,
+        Some(BatchOperation::Set) => return set::set(&api, &flags).await,
         Some(BatchOperation::Cancel) => cancel(&api, &flags).await?,
         None if flags.follow => return follow(&api, format, flags.id).await,
         None => {}
@@ -205,6 +173,7 @@ async fn cancel(api: &Api, flags: &Flags) -> anyhow::Result<()> {
         ("--max-failures", flags.max_failures.is_some()),
     ];
     flags.refuse_filters("cancel")?;
+    flags.refuse_lifting("cancel")?;
     if let Some((flag, _)) = for_retry.iter().find(|(_, is_given)| *is_given) {
         let hint = "to cancel twice does no harm, and a cancelled batch has nothing to follow";
         return Err(Failure::new(Exit::Usage, format!("{flag} is for retry, not for cancel"))
@@ -218,6 +187,17 @@ impl Flags {
     /// The output about the batch, or about the new one.
     const fn output(&self) -> Output {
         Output { format: self.common.format, quiet: self.quiet, wait: self.wait }
+    }
+
+    /// Refuses the flags that take limits away.
+    fn refuse_lifting(&self, operation: &str) -> Result<(), Failure> {
+        let given = [("--no-concurrency", self.no_concurrency), ("--no-max-failures", self.no_max_failures)];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => {
+                Err(Failure::new(Exit::Usage, format!("{flag} is for set, not for {operation}")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses the filters of results.
@@ -301,6 +281,7 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
             Some(batch.skipped).filter(|skipped| *skipped > 0).map(|it| it.to_string()).unwrap_or_default(),
         ),
         ("cancelled by", view::optional(batch.cancelled_by.as_ref())),
+        ("paused", batch.pause.as_ref().map(paused_text).unwrap_or_default()),
         ("accepted", format!("{} ago", view::since(batch.created_at, now))),
         ("made by", view::optional(batch.submitted_by.as_ref())),
         ("before", dependencies_in_words(&full.dependents)),
@@ -321,10 +302,17 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The state, and that the batch was stopped by its failures or is being cancelled.
+/// A pause in the words of its beginning, its end, its requester and its reason.
+fn paused_text(pause: &Pause) -> String {
+    let since = pause.since.map(|since| format!("since {since}")).unwrap_or_default();
+    format!("{since}{}", pause.why())
+}
+
+/// The state, and that the batch was stopped by its failures, is being cancelled or is paused.
 pub(crate) fn state_text(batch: &BatchSummary) -> String {
     match (batch.max_failures_reached, batch.ended_at) {
         (false, None) if batch.cancelled_by.is_some() => format!("{} (stopping)", batch.state),
+        (false, _) if batch.pause.is_some() => format!("{} (paused)", batch.state),
         (false, _) => batch.state.to_string(),
         (true, None) => format!("{} (stopping)", batch.state),
         (true, Some(_)) => format!("{} (stopped)", batch.state),

@@ -200,6 +200,7 @@ fn subject(event: &CommittedEvent) -> String {
     if let Some(pause) = &event.pause {
         let what = match (pause.of.as_ref(), &pause.name) {
             ("group", Some(name)) => format!("group {name}"),
+            ("batch", _) => pause.words(),
             (_, Some(name)) => name.clone(),
             (_, None) => "all jobs and schedules".to_owned(),
         };
@@ -270,6 +271,7 @@ mod tests {
             (json!({ "kind": "definition.paused", "pause": { "of": "definition", "name": "a" } }), "  a"),
             (json!({ "kind": "definition.resumed", "pause": { "of": "group", "name": "g" } }), "  group g"),
             (json!({ "kind": "definition.paused", "pause": { "of": "server" } }), "  all jobs and schedules"),
+            (json!({ "kind": "batch.resumed", "pause": { "of": "batch", "batch": 17 } }), "  batch 17"),
             (
                 json!({ "kind": "schedule.paused", "schedules": { "name": "a" },
                     "pause": { "of": "schedule", "name": "a", "by": "anna", "reason": "moved" } }),

@@ -1,32 +1,53 @@
-//! `longshore explain`: shows why a job is not running, and for each worker why it does not take the job.
+//! `longshore explain`: shows why a job is not running, and for each worker why it does not take the job; or why the members of a batch wait.
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
+use crate::batches;
 use crate::duration;
 use crate::job_refs::{self, JobRef};
+use crate::progress::BatchView as _;
 use crate::records;
 use crate::screen::{self, Format};
-use crate::view::{Explanation, Limit, WorkerVerdict, in_words};
+use crate::view::{BatchExplanation, Explanation, Limit, WaitingMembers, WorkerVerdict, in_words};
 
-/// Show why a job is not running, and what prevents each worker from taking it.
+/// Show why a job is not running, and what prevents each worker from taking it; or why the members of a batch wait.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore explain 12
+  longshore explain batch:17
   longshore explain 12 -o json | jq -r '.workers[] | select(.verdict == \"able\") | .worker.name'")]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Id of the job, or a member of a batch by its index, as `1064[3]`; in quotes, because shells expand brackets.
-    #[arg(value_name = "ID", value_parser = job_refs::parse_one)]
-    id: JobRef,
+    /// Id of the job, a member of a batch by its index, as `1064[3]`, or a batch as batch:ID. Brackets stand in quotes, because shells expand
+    /// them.
+    #[arg(value_name = "ID", value_parser = parse_subject)]
+    id: Subject,
 }
 
-/// Explains a job.
+/// The subject of an explanation.
+#[derive(Clone, Debug)]
+enum Subject {
+    Job(JobRef),
+    Batch(u64),
+}
+
+fn parse_subject(text: &str) -> Result<Subject, String> {
+    match text.strip_prefix("batch:") {
+        Some(id) => crate::batches::parse_id(id).map(Subject::Batch),
+        None => job_refs::parse_one(text).map(Subject::Job),
+    }
+}
+
+/// Explains a job or a batch.
 pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let id = flags.id.id(&api).await?;
-    let json = api.json(api.get(&["api", "jobs", &id.to_string(), "explain"])).await?;
     let format = flags.common.format;
+    let id = match flags.id {
+        Subject::Job(job) => job.id(&api).await?,
+        Subject::Batch(id) => return explain_batch(&api, format, id).await,
+    };
+    let json = api.json(api.get(&["api", "jobs", &id.to_string(), "explain"])).await?;
     if format != Format::Name && records::print_list(format, &json, "workers", "worker")? {
         return Ok(());
     }
@@ -52,6 +73,36 @@ pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
         ]
     };
     screen::table(&[">ID", "WORKER", "VERDICT", "WHY"], explanation.workers.iter().map(row).collect())
+}
+
+/// Explains a batch: its counts, its pause, its limit, and its waiting members by reason.
+async fn explain_batch(api: &Api, format: Format, id: u64) -> anyhow::Result<()> {
+    let json = api.json(api.get(&["api", "batches", &id.to_string(), "explain"])).await?;
+    if format != Format::Name && records::print_list(format, &json, "waiting", "example")? {
+        return Ok(());
+    }
+    let explanation: BatchExplanation = parse(api, &json)?;
+    if format == Format::Name {
+        return explanation.waiting.iter().try_for_each(|group| screen::line(&group.example.to_string()));
+    }
+    let batch = &explanation.batch;
+    screen::line(&format!("batch {id} is {}: {}", batches::state_text(batch), batch.members_text()))?;
+    let pause = batch.pause.as_ref().map(|pause| pause.sentence(usize::MAX));
+    for line in pause.into_iter().chain(explanation.limit.as_ref().map(limit_line)) {
+        screen::line(&screen::visible(&line))?;
+    }
+    if explanation.waiting.is_empty() {
+        return Ok(());
+    }
+    if explanation.more {
+        screen::line(&format!("of the first {} members that wait; more follow", explanation.counted))?;
+    }
+    screen::line("")?;
+    let row = |group: &WaitingMembers| {
+        let WaitingMembers { reason, count, example } = group;
+        vec![count.to_string(), reason.code.to_string(), example.to_string(), reason.text.to_string()]
+    };
+    screen::table(&[">MEMBERS", "REASON", ">JOB", "WHY"], explanation.waiting.iter().map(row).collect())
 }
 
 /// The state of the job, and the reason.

@@ -1,4 +1,4 @@
-//! `longshore pause` and `resume`: jobs and schedules of a definition, of a group, or of the whole server.
+//! `longshore pause`, `resume` and `pauses`: jobs and schedules of a definition, of a group, or of the whole server, and the members of a batch.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -16,8 +16,8 @@ use crate::screen::{self, Format};
 struct TargetArgs {
     #[command(flatten)]
     common: CommonArgs,
-    /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
+    /// The definition, or a batch as batch:ID.
+    #[arg(value_name = "NAME", value_parser = parse_name, add = crate::completions::definitions())]
     name: Option<String>,
     /// Only the schedule with this id; jobs go on.
     #[arg(long, value_name = "ID", requires = "name")]
@@ -40,16 +40,38 @@ impl TargetArgs {
     /// Nothing is named.
     fn path<'a>(&'a self, verb: &'a str) -> Result<Vec<&'a str>, Failure> {
         Ok(match &self.name {
-            Some(name) => vec!["api", "definitions", name, verb],
+            Some(_) if self.batch().is_some() && self.schedule.is_some() => {
+                return Err(Failure::new(Exit::Usage, "a batch has no schedules: leave --schedule out"));
+            }
+            Some(name) => match self.batch() {
+                Some(batch) => vec!["api", "batches", batch, verb],
+                None => vec!["api", "definitions", name, verb],
+            },
             None if self.schedules => vec!["api", "schedules", verb],
             None if self.all || self.group.is_some() => vec!["api", verb],
             None => {
                 let text = format!(
-                    "{verb} what? Give the name of a definition, --group GROUP, --schedules or --all"
+                    "{verb} what? Give the name of a definition, batch:ID, --group GROUP, --schedules or --all"
                 );
                 return Err(Failure::new(Exit::Usage, text));
             }
         })
+    }
+
+    /// The number of the batch, if the target is one.
+    fn batch(&self) -> Option<&str> {
+        self.name.as_deref()?.strip_prefix(BATCH)
+    }
+}
+
+/// Stands before the number of a batch. No definition has a colon in its name.
+const BATCH: &str = "batch:";
+
+/// Parses the name of a definition, or `batch:12`.
+fn parse_name(text: &str) -> Result<String, String> {
+    match text.strip_prefix(BATCH) {
+        Some(id) => crate::batches::parse_id(id).map(|id| format!("{BATCH}{id}")),
+        None => crate::args::parse_definition_name(text),
     }
 }
 
@@ -59,6 +81,7 @@ impl TargetArgs {
   longshore pause report
   longshore pause report --schedule monday
   longshore pause --group db-main --for 2h
+  longshore pause batch:17 --reason 'the input is wrong'
   longshore pause report --until 'monday 06:00'
   longshore pause report --until '2026-12-01 06:00' --timezone Europe/Berlin
   longshore pause --all --reason 'the database moves'")]
@@ -77,10 +100,57 @@ pub(crate) struct PauseFlags {
 #[command(after_help = "Examples:
   longshore resume report
   longshore resume --group db-main
+  longshore resume batch:17
   longshore resume --all")]
 pub(crate) struct ResumeFlags {
     #[command(flatten)]
     target: TargetArgs,
+}
+
+/// List what is paused: since when, until when, by whom and why.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longshore pauses
+  longshore pauses -o json")]
+pub(crate) struct ListFlags {
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Lists pauses.
+pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
+    let api = Api::new(&flags.common.server_args)?;
+    let json = api.json(api.get(&["api", "pauses"])).await?;
+    if flags.common.format != Format::Name && records::print(flags.common.format, &json, "of")? {
+        return Ok(());
+    }
+    let pauses: Vec<Pause> = api::parse(&api, &json)?;
+    if flags.common.format == Format::Name {
+        return pauses.iter().try_for_each(|pause| screen::line(&screen::visible(&argument_for(pause))));
+    }
+    let row = |pause: &Pause| {
+        vec![
+            pause.words(),
+            pause.since.map(|at| at.to_string()).unwrap_or_default(),
+            pause.until.map(|at| at.to_string()).unwrap_or_default(),
+            pause.by.clone().unwrap_or_default(),
+            pause.reason.clone().unwrap_or_default(),
+        ]
+    };
+    screen::table(&["PAUSE OF", "SINCE", "UNTIL", "BY", "REASON"], pauses.iter().map(row).collect())
+}
+
+/// The words of `longshore resume` that end a pause.
+fn argument_for(pause: &Pause) -> String {
+    let name = pause.name.as_deref().unwrap_or_default();
+    match (&*pause.of, &pause.schedule) {
+        ("server", _) => "--all".to_owned(),
+        ("schedules", _) => "--schedules".to_owned(),
+        ("group", _) => format!("--group {name}"),
+        ("batch", _) => format!("{BATCH}{}", pause.batch.unwrap_or_default()),
+        (_, Some(schedule)) => format!("{name} --schedule {schedule}"),
+        _ => name.to_owned(),
+    }
 }
 
 /// Pauses jobs and schedules.
@@ -146,6 +216,9 @@ const UNCHANGED: &str = "pause-unchanged";
 impl TargetArgs {
     /// As people read it.
     fn words(&self) -> String {
+        if let Some(batch) = self.batch() {
+            return format!("batch {batch}");
+        }
         match (&self.name, &self.schedule, &self.group) {
             (Some(name), Some(id), _) => format!("{name}/{id}"),
             (Some(name), None, _) => name.clone(),
@@ -165,7 +238,7 @@ impl TargetArgs {
             "server" => true,
             "schedules" => self.schedules || self.schedule.is_some(),
             "group" => self.name.is_some(),
-            "definition" => self.schedule.is_some(),
+            "definition" => self.schedule.is_some() || self.batch().is_some(),
             _ => false,
         }
     }
@@ -181,6 +254,7 @@ fn print_record(target: &TargetArgs, verb: &str, result: &PauseResult) -> anyhow
         "name": target.name,
         "schedule": target.schedule,
         "group": target.group,
+        "batch": target.batch().and_then(|batch| batch.parse::<u64>().ok()),
         "state": state,
         "changed": result.changed,
         "since": pause.and_then(|it| it.since),

@@ -11,9 +11,10 @@ use jiff::Timestamp;
 pub(crate) use server::http::present::shapes::BatchCounts;
 use server::http::present::shapes::Time;
 pub(crate) use server::http::present::shapes::{
-    Attempt, AuditEntry, Batch, BatchSummary, Caller, Definition, Dependency, Event, Explanation, FullBatch,
-    FullJob, Hook, Job, Limit, Members, NewToken, Notification, Param, Parent, Pipeline, PipelineJob,
-    Reloaded, RetriedBatch, TargetTest, Timeout, Token, Worker, WorkerVerdict,
+    Attempt, AuditEntry, Batch, BatchExplanation, BatchSummary, Caller, Definition, Dependency, Event,
+    Explanation, FullBatch, FullJob, Hook, Job, Limit, Members, NewToken, Notification, Param, Parent,
+    Pipeline, PipelineJob, Reloaded, RetriedBatch, TargetTest, Timeout, Token, WaitingMembers, Worker,
+    WorkerVerdict,
 };
 
 pub(crate) use self::definition::{DefinitionView, ReloadedView};

@@ -65,8 +65,7 @@ fn audit_jobs(scheduler: &Scheduler, faults: &mut Vec<String>) {
 
 /// No lane waits that could go on, and each waits for what it says.
 fn audit_lanes(scheduler: &Scheduler, faults: &mut Vec<String>) {
-    let may_go =
-        |lane: LaneKey| !scheduler.has_more_to_place && !scheduler.ready.is_paused(lane.definition());
+    let may_go = |lane: LaneKey| !scheduler.has_more_to_place && !scheduler.ready.is_lane_paused(lane);
     for (lane, _) in scheduler.ready.lanes().filter(|(lane, _)| may_go(*lane)) {
         let is_able = |worker| obstacles(scheduler, worker, lane).next().is_none();
         let is_let = |id| limits::audit::may_start(scheduler, lane, id);
@@ -191,6 +190,9 @@ fn fault_of(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<&'static str>
             if !scheduler.ready.contains(*lane, job.queue_key(scheduler.config.priority_ageing, id)) =>
         {
             Some("queued but not in its lane")
+        }
+        LiveState::Queued(lane) if lane.is_paused() != scheduler.paused_batch(id, job).is_some() => {
+            Some("it waits among the members of paused batches, or should do so")
         }
         LiveState::Held(attempt) => attempt_fault(scheduler, id, attempt),
         _ => None,

@@ -1,6 +1,8 @@
 //! Batches with members that have not ended. The members of a batch have consecutive numbers, so a job is found in its batch without
 //! a reference of its own.
 
+mod limits;
+
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -11,6 +13,7 @@ use protocol::{JobId, Timestamp};
 
 use crate::limits::keys::BatchPermits;
 use crate::state::State;
+pub use limits::{BatchLimits, BatchUpdate, NewLimit};
 
 /// Options of a request for several jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -130,6 +133,12 @@ impl LiveBatch {
         }
     }
 
+    /// Its limits.
+    #[must_use]
+    pub const fn limits(&self) -> BatchLimits {
+        BatchLimits { max_failures: self.max_failures, concurrency: self.concurrency }
+    }
+
     /// Too many members failed, or somebody cancelled the batch: no further member starts.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
@@ -206,6 +215,19 @@ impl Batches {
         // After its limit of failures only those that had not started were cancelled.
         self.to_cancel.insert(first, first);
         true
+    }
+
+    /// Sets the limits of a batch. It stops if it has as many failures as may be; members that are still to be cancelled are not if it has
+    /// fewer.
+    pub fn set_limits(&mut self, first: JobId, limits: BatchLimits) {
+        let Some(batch) = self.live.get_mut(&first) else { return };
+        let was_stopped = batch.is_stopped();
+        (batch.max_failures, batch.concurrency) = (limits.max_failures, limits.concurrency);
+        match (was_stopped, batch.is_stopped()) {
+            (false, true) => drop(self.to_cancel.insert(first, first)),
+            (true, false) => drop(self.to_cancel.remove(&first)),
+            _ => {}
+        }
     }
 
     /// The batch with this first member has members that have not ended.
@@ -347,6 +369,24 @@ mod tests {
         assert_eq!(batches.next_to_cancel(20), 1..11);
         assert_eq!(batches.next_to_cancel(20), 13..14);
         assert!(!batches.has_to_cancel());
+    }
+
+    #[test]
+    fn a_changed_limit_of_failures_stops_a_batch_or_lets_it_go_on() {
+        let mut batches = Batches::default();
+        batches.add(batch(1, 10, None));
+        batches.count_end(JobId(1), State::Failed);
+        let set = |batches: &mut Batches, max_failures| {
+            batches.set_limits(JobId(1), BatchLimits { max_failures, concurrency: Some(3) });
+            (batches.is_stopped(JobId(9)), batches.has_to_cancel())
+        };
+        assert_eq!(set(&mut batches, Some(2)), (false, false));
+        assert_eq!(set(&mut batches, Some(1)), (true, true));
+        assert_eq!(set(&mut batches, NewLimit::Set(5).instead_of(Some(1))), (false, false));
+        assert_eq!(set(&mut batches, NewLimit::Lift.instead_of(Some(5))), (false, false));
+        assert!(batches.cancel(JobId(1), &"ann".into()));
+        assert_eq!(set(&mut batches, NewLimit::Keep.instead_of(None)), (true, true), "it is cancelled");
+        assert_eq!(batches.get(JobId(1)).map(|batch| batch.limits().concurrency), Some(Some(3)));
     }
 
     #[test]

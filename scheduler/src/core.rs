@@ -30,7 +30,7 @@ use crate::job::{AttemptTimeout, Job};
 use crate::keys::RecentKeys;
 use crate::limits::Limits;
 use crate::new_jobs::NewJob;
-use crate::pauses::Pauses;
+use crate::pauses::{PauseTarget, Pauses};
 use crate::pending_batch::PendingBatches;
 use crate::placement::narrowing::Narrowing;
 use crate::placement::searches::PlacementSearches;
@@ -58,7 +58,7 @@ pub struct Scheduler {
     pub(crate) pending_batches: PendingBatches,
     pub(crate) batches: Batches,
     pub(crate) schedules: Schedules,
-    pub(crate) pauses: Pauses,
+    pub(crate) pauses: Arc<Pauses>,
     /// Revisions of definitions whose secrets the server does not have.
     pub(crate) missing_secrets: BTreeSet<Revision>,
     pub(crate) expectations: ExpectationTable,
@@ -125,7 +125,7 @@ impl Scheduler {
             pending_batches: PendingBatches::default(),
             batches: Batches::default(),
             schedules: Schedules::default(),
-            pauses: Pauses::default(),
+            pauses: Arc::default(),
             missing_secrets: BTreeSet::new(),
             expectations: ExpectationTable::default(),
             limits: Limits::new(Seed(config.seed)),
@@ -297,6 +297,15 @@ impl Scheduler {
     /// Jobs of this definition may not start: it is paused, or the server does not have its secrets.
     pub(crate) fn holds_back(&self, definition: &Definition) -> bool {
         self.pauses.hold_back(definition) || self.missing_secrets.contains(&definition.revision)
+    }
+
+    /// The batch of a job, if it is paused. A member of a job on several workers belongs to the batch of its parent.
+    pub(crate) fn paused_batch(&self, id: JobId, job: &Job) -> Option<JobId> {
+        if !self.pauses.has_batches() {
+            return None;
+        }
+        let first = self.batches.of(job.role().numbered_as(id))?.first;
+        self.pauses.contains(&PauseTarget::Batch(first)).then_some(first)
     }
 
     /// The job whose current attempt has this token, if this worker holds it.

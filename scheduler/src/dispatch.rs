@@ -27,6 +27,7 @@ impl Scheduler {
             Input::Submit(request) => handlers::submit(self, now, request),
             Input::Cancel(request) => handlers::cancel(self, now, request),
             Input::CancelBatch(request) => handlers::batch::cancel_batch(self, now, request),
+            Input::ChangeBatch(request) => handlers::batch_update::change(self, now, request),
             Input::Release(request) => handlers::release(self, now, request),
             Input::Update(request) => handlers::update(self, now, request),
             Input::Connected(hello) => handlers::connect(self, now, hello),

@@ -8,6 +8,7 @@
 pub(crate) mod obstacles;
 pub(crate) mod pending;
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -123,8 +124,9 @@ impl Scheduler {
         let (state, pending) = pending::state_and_reason(self, id, pending::why_waiting_by_search);
         let needs = self.limits.needs(job.definition, placement::key_set_of(self, job));
         let limits = needs.all().filter_map(|limit| self.limits.facts_of(limit, now)).collect();
-        let pauses =
-            self.pauses.of_jobs(&definition).map(|(target, pause)| (target, pause.clone())).collect();
+        let of_batch = self.paused_batch(id, job).and_then(|first| self.pauses.of_batch(first));
+        let pauses = self.pauses.of_jobs(&definition).chain(of_batch);
+        let pauses = pauses.map(|(target, pause)| (target, pause.clone())).collect();
         let lane = match job.live_state {
             LiveState::Queued(lane) => Some(lane),
             LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {
@@ -155,6 +157,27 @@ impl Scheduler {
         })
     }
 
+    /// Why these jobs wait, of those that have not ended and wait. Walks over them: it answers a request of an operator.
+    #[must_use]
+    pub fn pending_reasons(&mut self, jobs: &[JobId]) -> Vec<(JobId, PendingReason)> {
+        self.fleet.regroup();
+        let mut by_lane: BTreeMap<LaneKey, PendingReason> = BTreeMap::new();
+        let mut reasons = Vec::with_capacity(jobs.len());
+        for id in jobs {
+            let Some(job) = self.live_job(*id) else { continue };
+            let lane = match job.live_state {
+                LiveState::Queued(lane) => Some(lane),
+                _ => None,
+            };
+            let known = lane.and_then(|lane| by_lane.get(&lane).copied());
+            let why = || pending::state_and_reason(self, *id, pending::why_waiting).1;
+            let Some(reason) = known.or_else(why) else { continue };
+            by_lane.extend(lane.map(|lane| (lane, reason)));
+            reasons.push((*id, reason));
+        }
+        reasons
+    }
+
     fn jobs_before(&self, lane: LaneKey, key: QueueKey) -> JobsBefore {
         // One more than is told, to see that there are more.
         let counted = self.ready.count_before(lane, key, BEFORE_MAX as usize + 1) as u64;
@@ -179,11 +202,9 @@ fn verdict(scheduler: &Scheduler, job: &Job, definition: &Definition, worker: &W
         return PlacementVerdict::Holding;
     }
     let lane = match job.live_state {
-        LiveState::Queued(lane) => lane,
+        LiveState::Queued(lane) if !lane.is_paused() => lane,
         // The lane that the job would wait in.
-        LiveState::Scheduled | LiveState::Held(_) | LiveState::Quarantined | LiveState::Parent { .. } => {
-            placement::lane_of(scheduler, job)
-        }
+        _ => placement::lane_once_resumed(scheduler, job),
     };
     let obstacles: Vec<Obstacle> = obstacles(scheduler, worker, lane).collect();
     match () {
@@ -248,6 +269,9 @@ mod tests {
         scheduler
             .step(NOW, Input::ReplaceDefinitions(vec![Definition::for_tests(1), Definition::for_tests(2)]));
         submit(&mut scheduler, 2, 1);
+        let reasons = scheduler.pending_reasons(&[JobId(1), JobId(20_001), JobId(20_002)]);
+        let waits = PendingReason::NoWorker;
+        assert_eq!(reasons, [(JobId(1), waits), (JobId(20_001), waits)], "the last one does not exist");
         let others = |job| scheduler.explain(NOW, JobId(job)).map(|it| it.other_jobs);
         assert_eq!((others(1), others(20_001)), (Some(Some(1)), Some(Some(20_000))));
     }

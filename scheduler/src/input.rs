@@ -14,7 +14,7 @@ use protocol::{
     WorkerId,
 };
 
-use crate::batches::BatchOptions;
+use crate::batches::{BatchOptions, BatchUpdate};
 use crate::definition::Definition;
 use crate::ids::{GroupNo, JoinTokenId, Ticket};
 use crate::new_jobs::{NewJobs, StartTime};
@@ -36,6 +36,8 @@ pub enum Input {
     Cancel(CancelRequest),
     /// A client cancels all members of a batch.
     CancelBatch(CancelBatchRequest),
+    /// A client changes the limits of a batch.
+    ChangeBatch(ChangeBatchRequest),
     /// An operator releases a job from quarantine or from a worker that does not answer.
     Release(ReleaseRequest),
     /// A client changes the start or the priority of a waiting job.
@@ -141,6 +143,17 @@ pub struct CancelBatchRequest {
     pub batch: JobId,
     /// The requester, for the history of the members.
     pub by: Arc<str>,
+}
+
+/// A request to change the limits of a batch with members that have not ended.
+#[derive(Clone, Debug)]
+pub struct ChangeBatchRequest {
+    /// Identifies the request.
+    pub ticket: Ticket,
+    /// The first member of the batch.
+    pub batch: JobId,
+    /// The new limits.
+    pub update: BatchUpdate,
 }
 
 /// A request to release a job.

@@ -1,14 +1,16 @@
-//! Pauses of definitions, groups, schedules and the whole server: each lasts until somebody resumes it, or until a time that was given with it.
-//! They are kept by name, so a new revision, a removed definition that comes back and a restart change nothing about them. A job is paused by
-//! the definition that it was made with: a group by the `concurrency.group` of its own revision, as for permits. The queue keeps the lanes of
-//! paused definitions apart from the others, so steps do not look at them.
+//! Pauses of definitions, groups, schedules, batches and the whole server: each lasts until somebody resumes it, or until a time that was given
+//! with it. That of a batch ends with the batch, too. They are kept by name, so a new revision, a removed definition that comes back and a
+//! restart change nothing about them. A job is paused by the definition that it was made with: a group by the `concurrency.group` of its own
+//! revision, as for permits. The queue keeps the lanes of paused definitions, and those of members of paused batches, apart from the others, so
+//! steps do not look at them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::fmt;
 
-use protocol::Timestamp;
+use protocol::{JobId, Timestamp};
 
+use crate::batches::LiveBatch;
 use crate::definition::Definition;
 use crate::origin::Intervention;
 use crate::schedule::ScheduleId;
@@ -26,9 +28,11 @@ pub enum PauseTarget {
     Definition(Arc<str>),
     /// One schedule of a definition.
     Schedule(Arc<str>, ScheduleId),
+    /// The members of the batch with this first job. It has members that have not ended. The last kind, for [`Pauses::has_batches`].
+    Batch(JobId),
 }
 
-/// As people read it: `all`, `all schedules`, `group db-main`, the name of a definition, or `name/schedule`.
+/// As people read it: `all`, `all schedules`, `group db-main`, the name of a definition, `name/schedule`, or `batch 12`.
 impl fmt::Display for PauseTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -37,9 +41,13 @@ impl fmt::Display for PauseTarget {
             Self::Group(name) => write!(f, "group {name}"),
             Self::Definition(name) => f.write_str(name),
             Self::Schedule(name, id) => write!(f, "{name}/{id}"),
+            Self::Batch(first) => write!(f, "batch {first}"),
         }
     }
 }
+
+/// Batches that may be paused at once. Readers of snapshots walk over their pauses.
+pub const PAUSED_BATCHES_MAX: usize = 1_000;
 
 /// The pauses in force, with their beginnings, requesters and reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +55,8 @@ pub struct Pauses {
     in_force: BTreeMap<PauseTarget, Intervention>,
     /// The ends of those that have one, in their order.
     ends: BTreeSet<(Timestamp, PauseTarget)>,
+    /// The numbers after the last members of paused batches, by their first members.
+    batch_ends: BTreeMap<JobId, JobId>,
 }
 
 /// A pause in the store after a command or an end.
@@ -61,6 +71,8 @@ pub enum PauseChange {
     },
     /// It was to end at this time, which has come.
     Ended(Timestamp),
+    /// The batch that was its target has ended.
+    BatchEnded,
 }
 
 impl PauseChange {
@@ -69,7 +81,7 @@ impl PauseChange {
     pub const fn in_force(&self) -> Option<&Intervention> {
         match self {
             Self::Set(pause) => Some(pause),
-            Self::Resumed { .. } | Self::Ended(_) => None,
+            Self::Resumed { .. } | Self::Ended(_) | Self::BatchEnded => None,
         }
     }
 }
@@ -97,7 +109,7 @@ impl Pauses {
     pub fn of(rows: impl IntoIterator<Item = (PauseTarget, Intervention)>) -> Self {
         let in_force: BTreeMap<PauseTarget, Intervention> = rows.into_iter().collect();
         let ends = in_force.iter().filter_map(|(target, pause)| Some((pause.until?, target.clone())));
-        Self { ends: ends.collect(), in_force }
+        Self { ends: ends.collect(), in_force, batch_ends: BTreeMap::new() }
     }
 
     /// This target is paused itself.
@@ -134,6 +146,30 @@ impl Pauses {
     /// The pauses that hold back the jobs of a definition.
     pub fn of_jobs(&self, definition: &Definition) -> impl Iterator<Item = (PauseTarget, &Intervention)> {
         self.reaching(definition.name.as_str().into(), group_of(definition))
+    }
+
+    /// Some batch is paused.
+    #[must_use]
+    pub fn has_batches(&self) -> bool {
+        matches!(self.in_force.last_key_value(), Some((PauseTarget::Batch(_), _)))
+    }
+
+    /// The pause of the batch with this first job.
+    pub fn of_batch(&self, first: JobId) -> Option<(PauseTarget, &Intervention)> {
+        self.among([PauseTarget::Batch(first)]).next()
+    }
+
+    /// The paused batch of the job with this number. A member of a job on several workers has no number in the batch: ask for its parent.
+    #[must_use]
+    pub fn batch_of(&self, job: JobId) -> Option<JobId> {
+        let (first, end) = self.batch_ends.range(..=job).next_back()?;
+        (job < *end).then_some(*first)
+    }
+
+    /// The number of paused batches.
+    #[must_use]
+    pub(crate) fn batches(&self) -> usize {
+        self.batch_ends.len()
     }
 
     /// The pauses that reach a schedule of this definition.
@@ -174,7 +210,14 @@ impl Pauses {
         })
     }
 
-    /// Sets or removes a pause.
+    /// Tells which numbers the members of a batch have, if it is paused.
+    pub(crate) fn set_end_of_batch(&mut self, batch: &LiveBatch) {
+        if self.contains(&PauseTarget::Batch(batch.first)) {
+            self.batch_ends.insert(batch.first, batch.end());
+        }
+    }
+
+    /// Sets or removes a pause. After the pause of a batch is set, [`Self::set_end_of_batch`] follows.
     pub(crate) fn set(&mut self, target: PauseTarget, pause: Option<Intervention>) {
         let until = pause.as_ref().and_then(|pause| pause.until);
         let former = match pause {
@@ -184,14 +227,21 @@ impl Pauses {
         if let Some(at) = former.and_then(|former| former.until) {
             self.ends.remove(&(at, target.clone()));
         }
+        if let (PauseTarget::Batch(first), false) = (&target, self.contains(&target)) {
+            self.batch_ends.remove(first);
+        }
         if let Some(at) = until {
             self.ends.insert((at, target));
         }
     }
 
-    /// Every end of a pause is in the order of ends, for the audit.
+    /// Every end of a pause is in the order of ends, and the members of every paused batch are known, for the audit.
     pub(crate) fn is_consistent(&self) -> bool {
-        *self == Self::of(self.in_force.clone())
+        let batches = self.in_force.keys().filter_map(|target| match target {
+            PauseTarget::Batch(first) => Some(first),
+            _ => None,
+        });
+        batches.eq(self.batch_ends.keys()) && self.ends == Self::of(self.in_force.clone()).ends
     }
 
     /// Jobs of this definition may not start.

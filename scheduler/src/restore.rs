@@ -141,7 +141,7 @@ impl Scheduler {
 
     /// Adds the state of schedules, and what is paused. The rules of schedules come with the first reading of jobs.yaml.
     pub fn restore_schedules(&mut self, mut live: LiveSchedules) {
-        self.pauses = Pauses::of(mem::take(&mut live.paused));
+        self.pauses = Arc::new(Pauses::of(mem::take(&mut live.paused)));
         handlers::pause::apply(self);
         self.schedules.restore(live);
     }
@@ -176,8 +176,10 @@ impl Scheduler {
         }
     }
 
-    /// Adds a batch with members that have not ended. If too many of them failed before the stop, the cancel of the others goes on.
+    /// Adds a batch with members that have not ended. If too many of them failed before the stop, the cancel of the others goes on. Call it
+    /// after [`Self::restore_schedules`], which adds its pause.
     pub fn restore_batch(&mut self, batch: LiveBatch) {
+        Arc::make_mut(&mut self.pauses).set_end_of_batch(&batch);
         self.batches.add(batch);
     }
 
@@ -215,7 +217,7 @@ impl Scheduler {
             (State::Quarantined, None) => job.live_state = LiveState::Quarantined,
             (_, None) if job.role() == RunOnRole::Parent => job.live_state = self.restore_parent(id),
             (_, None) => {
-                let lane = placement::lane_of(self, &job);
+                let lane = placement::lane_of(self, id, &job);
                 job.live_state = LiveState::Queued(lane);
                 self.ready.push(lane, job.queue_key(self.config.priority_ageing, id));
                 gate::enter_queue(self, lane, id);

@@ -42,8 +42,8 @@ pub struct Snapshot {
     pub schedule_queues: Vec<(Arc<str>, JobId)>,
     /// Jobs that wait for the one that they replace, with that one.
     pub replacing: Vec<(JobId, JobId)>,
-    /// The pauses in force.
-    pub pauses: Pauses,
+    /// The pauses in force. Shared with the scheduler until one changes.
+    pub pauses: Arc<Pauses>,
     /// Number of jobs that have not ended.
     pub live_jobs: u64,
     /// The latest slot that a schedule of jobs.yaml has decided.
@@ -86,7 +86,7 @@ impl Scheduler {
             missed: self.expectations.missed(),
             schedule_queues: self.schedules.queues().collect(),
             replacing: self.unique.replacing().collect(),
-            pauses: self.pauses.clone(),
+            pauses: Arc::clone(&self.pauses),
             live_jobs: self.live_jobs() as u64,
             latest_slot: self.schedules.cursors.latest(),
         }
@@ -124,9 +124,10 @@ impl Scheduler {
             } else {
                 why()
             };
-            let rest = counts.jobs - counts.limited - counts.rate_limited;
+            let rest = counts.jobs - counts.limited - counts.rate_limited - counts.paused;
             let under = |reason| pending_reason::under_limit(self, reason, worker_reason);
             let reasons = [
+                (counts.paused, PendingReason::Paused),
                 (rest, pending_reason::without_keys(self, definition, worker_reason)),
                 (counts.rate_limited, under(PendingReason::RateLimited)),
                 (counts.limited, under(PendingReason::Limited)),

@@ -23,7 +23,7 @@ pub use close_reason::CloseReason;
 pub use closed_attempt::ClosedAttempt;
 pub use note::Note;
 
-use crate::batches::{BatchMember, NewBatch};
+use crate::batches::{BatchLimits, BatchMember, NewBatch};
 use crate::definition::Definition;
 use crate::dependencies::DependencyRow;
 use crate::details::JobDetails;
@@ -157,6 +157,13 @@ pub enum Change {
         by: Arc<str>,
         /// Wall-clock time of the request.
         at: Timestamp,
+    },
+    /// The limits of a batch are these from now on.
+    BatchChanged {
+        /// The first member.
+        first: JobId,
+        /// All of its limits.
+        limits: BatchLimits,
     },
     /// All members of a batch have ended.
     BatchEnded {

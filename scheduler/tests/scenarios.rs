@@ -233,8 +233,8 @@ fn happen(world: &mut World, words: &[&str]) {
             world.submit_array(name, number("x", 1), options);
         }
         ["cancel", job] => world.cancel(job_id(job)),
-        ["cancel-batch", batch] => world.cancel_batch(job_id(batch), "ann"),
-        ["cancel-batch", batch, by] => world.cancel_batch(job_id(batch), by),
+        ["cancel-batch", batch, ref by @ ..] => world.cancel_batch(job_id(batch), by),
+        ["change-batch", batch, ..] => world.change_batch(job_id(batch), option),
         ["cancel-waiting", job] => world.cancel_in(job_id(job), CancelScope::Waiting),
         ["release", job] => world.release(job_id(job)),
         ["update", job, ..] => {

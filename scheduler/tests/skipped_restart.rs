@@ -76,7 +76,7 @@ fn cancel_large_batch(world: &mut World) {
     world.hello("w1", 4, 0, None);
     world.inventory("w1", Vec::new(), Availability::Available);
     world.submit_array("resize", CANCELLED, BatchOptions::default());
-    world.cancel_batch(JobId(1), "ann");
+    world.cancel_batch(JobId(1), &["ann"]);
 }
 
 /// More than three steps cancel.
@@ -145,7 +145,7 @@ fn members_after_one_another_name_the_requester_too() {
         NewJob { revision, after: position.checked_sub(1).map(on).into_iter().collect(), ..NewJob::default() }
     };
     world.submit_all((0..CANCELLED).map(job).collect(), None, false);
-    world.cancel_batch(JobId(1), "ann");
+    world.cancel_batch(JobId(1), &["ann"]);
     world.pass(Duration::from_secs(1));
     let ends = cancels_and_assignments(&world);
     assert_eq!(ends.iter().map(|(cancelled, _)| cancelled).sum::<usize>(), CANCELLED as usize);

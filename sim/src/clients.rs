@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use scheduler::batches::BatchOptions;
+use scheduler::batches::{BatchOptions, BatchUpdate, NewLimit};
 use scheduler::dependencies::{Dependency, Predecessor, PredecessorId, RequiredEnd};
 use scheduler::details::JobDetails;
 use scheduler::ids::Ticket;
 use scheduler::input::{
-    BackfillRequest, CancelBatchRequest, CancelRequest, CancelScope, IdempotencyKey, Input, PauseRequest,
-    ReleaseRequest, Submit,
+    BackfillRequest, CancelBatchRequest, CancelRequest, CancelScope, ChangeBatchRequest, IdempotencyKey,
+    Input, PauseRequest, ReleaseRequest, Submit,
 };
 use scheduler::new_jobs::{NewJob, StartTime};
 use scheduler::origin::Origin;
@@ -50,7 +50,7 @@ impl World {
 
     /// Resumes all jobs, whether they are paused or not. A pause that ends soon must do so by itself.
     pub(crate) fn resume_jobs(&mut self) {
-        for target in self.workload.paused_jobs() {
+        for target in self.holding_targets() {
             if !self.ends_soon(&target) {
                 self.ask(Command::Pause(target, false, None));
             }
@@ -59,11 +59,17 @@ impl World {
 
     /// Resumes what a pause holds back that came after all: it was on its way when all jobs were resumed.
     pub(crate) fn resume_late_pauses(&mut self) {
-        for target in self.workload.paused_jobs() {
+        for target in self.holding_targets() {
             if self.server.disk.schedules.is_in_force(&target) && !self.ends_soon(&target) {
                 self.ask(Command::Pause(target, false, None));
             }
         }
+    }
+
+    /// All that can be paused and keep jobs from a start.
+    fn holding_targets(&self) -> Vec<PauseTarget> {
+        let batches = self.server.disk.schedules.paused_batches().cloned();
+        self.workload.paused_jobs().into_iter().chain(batches).collect()
     }
 
     fn ends_soon(&self, target: &PauseTarget) -> bool {
@@ -93,6 +99,14 @@ impl World {
             Command::Cancel(job) if number.is_multiple_of(2) && self.server.disk.batch_of(job).is_some() => {
                 let batch = self.server.disk.batch_of(job).unwrap_or(job);
                 Input::CancelBatch(CancelBatchRequest { ticket, batch, by: REQUESTER.into() })
+            }
+            // Some others change its limits.
+            Command::Cancel(job) if number % 4 == 1 && self.server.disk.batch_of(job).is_some() => {
+                let batch = self.server.disk.batch_of(job).unwrap_or(job);
+                let mut limit =
+                    || self.dice.pick(&[NewLimit::Keep, NewLimit::Lift, NewLimit::Set(2), NewLimit::Set(5)]);
+                let update = BatchUpdate { max_failures: limit(), concurrency: limit() };
+                Input::ChangeBatch(ChangeBatchRequest { ticket, batch, update })
             }
             Command::Cancel(job) => {
                 Input::Cancel(CancelRequest { ticket, job, scope: CancelScope::Any, by: String::new() })

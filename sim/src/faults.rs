@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::{JobId, Token};
 use scheduler::input::{Input, Operation};
 use scheduler::origin::Origin;
+use scheduler::pauses::PauseTarget;
 
 use crate::agenda::Event;
 use crate::clock::Moment;
@@ -94,7 +95,11 @@ impl World {
                 self.machines[usize::from(machine)].engine.broken_until = self.now + lasts;
             }
             Act::Pause { name, schedule, paused, lasts } => {
-                let target = self.workload.pause_target(name, schedule);
+                // Every other pause of a definition is one of the latest batch.
+                let batch = self.server.disk.last_live_batch();
+                let batch = batch.filter(|_| schedule.is_none() && self.requests.len().is_multiple_of(2));
+                let target =
+                    batch.map_or_else(|| self.workload.pause_target(name, schedule), PauseTarget::Batch);
                 self.ask(Command::Pause(target, paused, lasts));
             }
             Act::Backfill { name, schedule, since, interval } => {

@@ -10,7 +10,7 @@
 //! (schedules) at each change. I14 no limit on jobs at once is exceeded; that none leaks is a part of I21 · I15 no rate is exceeded.
 //! I16 no two jobs with the same unique key hold a worker; the store refuses a second live one. I20 a job starts only
 //! after all jobs that it comes after have ended as it requires; the store refuses what does not, and that it starts at all shows when all
-//! is quiet. I28 no job of a paused definition gets an attempt; the store refuses it. A pause with an end ends then.
+//! is quiet. I28 no job of a paused definition or batch gets an attempt; the store refuses it. A pause with an end ends then.
 //!
 //! Two things make promises void, and only those that rest on them: a store that went back in time (`past`), and copies of a worker that
 //! nobody could tell from a restart (`copies`).
@@ -123,6 +123,10 @@ pub(crate) struct Oracle {
     /// When jobs of each rate were assigned, by the wall clock of the server.
     rate_starts: BTreeMap<LimitId, Vec<Timestamp>>,
     pause_ends: PauseEnds,
+    /// Batches that are paused.
+    paused_batches: BTreeSet<JobId>,
+    /// Batches whose limits have changed.
+    changed_batches: BTreeSet<JobId>,
     /// When cordons end by themselves.
     cordon_ends: BTreeMap<WorkerId, Timestamp>,
     /// By machine: whether somebody has told it to stop its jobs.
@@ -163,6 +167,8 @@ impl Oracle {
             given_again: Fence(0),
             rate_starts: BTreeMap::new(),
             pause_ends: PauseEnds::new(),
+            paused_batches: BTreeSet::new(),
+            changed_batches: BTreeSet::new(),
             cordon_ends: BTreeMap::new(),
             interrupted: vec![false; machines],
         }

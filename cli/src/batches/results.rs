@@ -138,6 +138,7 @@ fn note_absent(batch: &BatchSummary, is_latest: bool) {
 }
 
 fn refuse_other_flags(flags: &Flags) -> Result<(), Failure> {
+    flags.refuse_lifting("results")?;
     let for_others = [
         ("--wait", flags.wait.is_some()),
         ("--follow", flags.follow),

@@ -18,6 +18,7 @@ use crate::view::RetriedBatch;
 pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
     let format = flags.common.format;
     flags.refuse_filters("retry")?;
+    flags.refuse_lifting("retry")?;
     if flags.follow {
         records::refuse_records(format)?;
     }

@@ -7,6 +7,7 @@ mod attempts;
 mod audit;
 mod batch_cancel;
 mod batch_members;
+mod batch_pauses;
 mod batch_results;
 mod batches;
 mod bulk;

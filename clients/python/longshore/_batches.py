@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Dict, Generator, Iterable, Iterator, Mapping, Optional, cast
+from typing import TYPE_CHECKING, Any, Dict, Generator, Iterable, Iterator, Mapping, Optional, Union, cast
 from urllib.parse import quote
 
 from ._base import Base
@@ -16,6 +16,16 @@ from ._types import Batch, BatchStatus, Filter, Job, JobFields, RetriedBatch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+class Keep:
+    """The value of a parameter that is not given, where None has a meaning."""
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP = Keep()
 
 
 class Batches(Base):
@@ -52,9 +62,13 @@ class Batches(Base):
         """A batch: its `state`, its `counts` by state, `progress` from 0 to 1, `eta`, and its first `failures`."""
         return cast(BatchStatus, self._get(f"/api/batches/{batch:d}"))
 
-    def batches(self, *, name: Optional[str] = None, state: Filter = None, page_size: int = 100) -> Iterator[BatchStatus]:
-        """Batches, newest first, read page by page."""
-        return self._pages("/api/batches", query(name=name, state=state, limit=page_size))
+    def batches(
+        self, *, name: Optional[str] = None, state: Filter = None, submitted_by: Optional[str] = None, label: Optional[str] = None,
+        page_size: int = 100,
+    ) -> Iterator[BatchStatus]:  # fmt: skip
+        """Batches, newest first, read page by page. `*` in the name stands for any text; `label` is `"key=value"`, of a member."""
+        choice = query(name=name, state=state, submitted_by=submitted_by, label=label, limit=page_size)
+        return self._pages("/api/batches", choice)
 
     def wait_batch(self, batch: int, timeout: Optional[float] = None) -> BatchStatus:
         """Waits until all jobs of a batch have ended. Raises `BatchTimeout` after `timeout` seconds."""
@@ -130,6 +144,18 @@ class Batches(Base):
         choice.update(query(cancelled=True if cancelled else None))
         path = f"/api/batches/{batch:d}/retry"
         return cast(RetriedBatch, self._create(path, choice, "application/json", b"", idempotency_key, _MAKE_MAX_S))
+
+    def explain_batch(self, batch: int) -> Dict[str, Any]:
+        """Why the jobs of a batch wait: the batch, its `limit`, and its first `waiting` jobs by `reason`, with a `count` and an `example`."""
+        return cast("Dict[str, Any]", self._get(f"/api/batches/{batch:d}/explain"))
+
+    def change_batch(self, batch: int, *, concurrency: Union[int, None, "Keep"] = KEEP, max_failures: Union[int, None, "Keep"] = KEEP) -> BatchStatus:
+        """Changes limits of a batch that has not ended: how many jobs run at once, and after how many failures the rest is cancelled.
+
+        None takes a limit away; one that is not given stays."""
+        fields = {name: value for name, value in (("concurrency", concurrency), ("max_failures", max_failures)) if value is not KEEP}
+        content = {"Content-Type": "application/json"}
+        return cast(BatchStatus, self._http.json(Request("PATCH", f"/api/batches/{batch:d}", {}, to_json(fields), content)))
 
     def map(
         self, name: str, each: Iterable[Mapping[str, Any]], *, ordered: bool = True, wait_timeout: Optional[float] = None,

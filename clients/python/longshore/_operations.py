@@ -129,6 +129,16 @@ class Operations(Base):
         """Ends the pause of all schedules; those of single ones stay. False if there was none."""
         return self._pause("/api/schedules/resume")
 
+    def pause_batch(
+        self, batch: int, reason: Optional[str] = None, *, lasts: Optional[Duration] = None, until: Instant = None
+    ) -> bool:
+        """Holds back the waiting jobs of a batch; those that run go on. The pause ends with the batch, too."""
+        return self._pause(f"/api/batches/{batch:d}/pause", reason, lasts, until)
+
+    def resume_batch(self, batch: int) -> bool:
+        """Ends the pause of a batch. False if there was none."""
+        return self._pause(f"/api/batches/{batch:d}/resume")
+
     def pauses(self) -> List[Pause]:
         """What is paused: since when, `until` when, by whom, and for which reason."""
         return cast("List[Pause]", self._get("/api/pauses"))

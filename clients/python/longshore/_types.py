@@ -49,7 +49,7 @@ BatchStatus = TypedDict("BatchStatus", {
     "id": int, "name": str, "definition": str, "definitions_differ": bool, "state": str, "created_at": str, "ended_at": str,
     "submitted_by": str, "count": int, "counts": "dict[str, int]", "progress": float, "eta": str, "max_failures": int, "max_failures_reached": bool,
     "cancelled_by": str, "cancelled_at": str, "concurrency": int, "retry_of": int, "retried_as": int, "removed": int, "skipped": int,
-    "failures": "list[Job]", "outcomes": "dict[str, int]", "dependents": "list[Dependency]",
+    "failures": "list[Job]", "outcomes": "dict[str, int]", "dependents": "list[Dependency]", "pause": "Pause",
 }, total=False)  # fmt: skip
 
 # The retry of a batch: the new one, and how many members were to be retried. Without `batch` none was made.
@@ -75,8 +75,10 @@ BulkResult = TypedDict("BulkResult", {
     "refusals": "list[dict[str, Any]]", "results": "list[dict[str, Any]]", "jobs": "list[int]", "next": str,
 }, total=False)  # fmt: skip
 
-# A pause: `of` is `server`, `schedules`, `group`, `definition` or `schedule`.
-Pause = TypedDict("Pause", {"of": str, "name": str, "schedule": str, "since": str, "until": str, "by": str, "reason": str}, total=False)
+# A pause: `of` is `server`, `schedules`, `group`, `definition`, `schedule` or `batch`.
+Pause = TypedDict(
+    "Pause", {"of": str, "name": str, "schedule": str, "batch": int, "since": str, "until": str, "by": str, "reason": str}, total=False
+)
 
 # A schedule with its `next` slots.
 Schedule = TypedDict("Schedule", {

@@ -25,6 +25,8 @@ class Batches(ClusterCase):
         self.assertEqual(len([*self.client.jobs(label="of=five")]), 5)
         (found,) = self.client.batches(name="five", state=["succeeded", "failed"])
         self.assertEqual((found["id"], found["definition"]), (batch["batch"], "quick"))
+        self.assertEqual([it["id"] for it in self.client.batches(name="fi*", label="of=five")], [batch["batch"]])
+        self.assertEqual([*self.client.batches(label="of=six")], [])
         self.assertGreaterEqual(len([*self.client.batches(page_size=1)]), 1)
 
     def test_a_job_for_each_of_an_iterable_of_parameters(self) -> None:
@@ -132,6 +134,25 @@ class Batches(ClusterCase):
         self.assertEqual(self.client.wait_batch(batch, 60)["counts"]["cancelled"], 3)
         # A second cancel is no error, so a cancel may be sent again.
         self.assertEqual(self.client.cancel_batch(batch)["state"], "cancelled")
+
+    def test_limits_of_a_batch_are_changed_while_it_runs(self) -> None:
+        batch = self.client.submit_batch("forever", count=3, concurrency=1)["batch"]
+        changed = self.client.change_batch(batch, concurrency=2, max_failures=5)
+        self.assertEqual((changed["concurrency"], changed["max_failures"]), (2, 5))
+        until("two run", lambda: self.client.batch(batch)["counts"]["running"] == 2)
+        explained = self.client.explain_batch(batch)
+        self.assertEqual((explained["limit"]["in_use"], explained["counted"]), (2, 1))
+        (waiting,) = explained["waiting"]
+        self.assertEqual((waiting["reason"]["code"], waiting["count"], waiting["example"]), ("limit", 1, batch + 2))
+        changed = self.client.change_batch(batch, max_failures=None)
+        self.assertEqual((changed["concurrency"], "max_failures" in changed), (2, False))
+        with self.assertRaises(InvalidRequest) as refused:
+            self.client.change_batch(batch, concurrency=0)
+        self.assertEqual(refused.exception.code, "out_of_range")
+        self.client.cancel_batch(batch)
+        self.client.wait_batch(batch, 60)
+        with self.assertRaises(Conflict):
+            self.client.change_batch(batch, concurrency=3)
 
     def test_errors_have_a_class_for_each_kind(self) -> None:
         with self.assertRaises(NotFound) as missing:

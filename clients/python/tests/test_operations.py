@@ -70,6 +70,19 @@ class Operations(ClusterCase):
         self.client.pause_group("db", lasts=1)
         until("the pause has ended", lambda: not self.client.pauses())
 
+    def test_a_batch_is_paused_and_resumed(self) -> None:
+        batch = self.client.submit_batch("forever", count=2, concurrency=1)["batch"]
+        self.assertTrue(self.client.pause_batch(batch, "wrong input", lasts="1h"))
+        self.assertEqual(self.client.batch(batch)["pause"]["reason"], "wrong input")
+        self.assertEqual([(pause["of"], pause["batch"]) for pause in self.client.pauses()], [("batch", batch)])
+        until("it waits", lambda: self.client.job(batch + 1)["pending_reason"]["code"] == "paused")
+        self.assertTrue(self.client.resume_batch(batch))
+        self.assertFalse(self.client.resume_batch(batch))
+        self.client.cancel_batch(batch)
+        self.client.wait_batch(batch, 60)
+        with self.assertRaises(Conflict):
+            self.client.pause_batch(batch)
+
     def test_groups_schedules_and_the_server_are_paused(self) -> None:
         self.assertTrue(self.client.pause_group("db", "backup"))
         self.assertTrue(self.client.pause_schedules("holidays"))

@@ -11,7 +11,7 @@ use crate::fleet::Worker;
 use crate::fleet::classes::Need;
 use crate::fleet::groups::{GroupCount, Intake, RuntimeState, WorkerGroup};
 use crate::ids::{DefinitionNo, NeedId};
-use crate::job::LiveState;
+use crate::job::{Job, LiveState};
 use crate::limits::pending_reason;
 use crate::queue::LaneKey;
 use crate::state::State;
@@ -40,9 +40,12 @@ pub(crate) fn state_and_reason(
     (job.state(), pending)
 }
 
-/// The reason why the jobs of a lane wait. First, the reason that holds back its definition. If the
+/// The reason why the jobs of a lane wait. First, the pause of their batch or the reason that holds back their definition. If the
 /// workers' reason ranks below `ServerFull`, it wins; otherwise the limits' reason, if there is one.
 fn why_queued(scheduler: &Scheduler, lane: LaneKey, worker_reason: PendingReason) -> PendingReason {
+    if lane.is_paused() {
+        return PendingReason::Paused;
+    }
     if let Some(reason) = why_held_back(scheduler, lane.definition()) {
         return reason;
     }
@@ -61,6 +64,12 @@ pub(crate) fn why_held_back(scheduler: &Scheduler, number: DefinitionNo) -> Opti
         true => PendingReason::Paused,
         false => PendingReason::SecretsMissing,
     })
+}
+
+/// The reason why this job waits whatever workers and limits there are.
+pub(crate) fn why_job_held_back(scheduler: &Scheduler, id: JobId, job: &Job) -> Option<PendingReason> {
+    let of_batch = scheduler.paused_batch(id, job).map(|_| PendingReason::Paused);
+    of_batch.or_else(|| why_held_back(scheduler, job.definition))
 }
 
 /// The reason why jobs of a lane wait: the first obstacle of the nearest worker. It follows from the groups of workers, which must be up

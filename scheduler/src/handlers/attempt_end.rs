@@ -146,7 +146,7 @@ pub(crate) fn queue(scheduler: &mut Scheduler, id: JobId) {
 
 /// Decides the lane and the position that a job waits in.
 pub(crate) fn assign_lane(scheduler: &mut Scheduler, id: JobId) -> Option<(LaneKey, QueueKey)> {
-    let lane = placement::lane_of(scheduler, scheduler.jobs.get(&id)?);
+    let lane = placement::lane_of(scheduler, id, scheduler.jobs.get(&id)?);
     let job = scheduler.jobs.get_mut(&id)?;
     job.live_state = LiveState::Queued(lane);
     Some((lane, job.queue_key(scheduler.config.priority_ageing, id)))

@@ -1,15 +1,19 @@
 //! Follows the members of batches, cancels what has not started once too many of them failed, and cancels whole batches.
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use protocol::{JobId, Now, Timestamp};
 
 use crate::batches::{BY_BATCH, BatchOptions, LiveBatch, MAX_FAILURES_REACHED, NewBatch};
 use crate::core::Scheduler;
-use crate::handlers::{attempt_end, cancel, dependency, run_on};
+use crate::handlers::{attempt_end, cancel, dependency, pause, run_on};
 use crate::input::CancelBatchRequest;
 use crate::job::LiveState;
+use crate::limits::gate;
+use crate::queue::{LaneKey, QueueKey};
 use crate::state::State;
 use crate::step::{Answer, Change, Rejection};
 
@@ -32,6 +36,7 @@ pub(crate) fn member_ended(scheduler: &mut Scheduler, now: Now, job: JobId, stat
         let LiveBatch { first, count, failed, .. } = batch;
         let state = batch.end_state();
         scheduler.change(Change::BatchEnded { first, count, failed, state, at: now.utc });
+        pause::batch_ended(scheduler, first);
         dependency::batch_ended(scheduler, first, state);
     }
 }
@@ -40,7 +45,7 @@ pub(crate) fn member_ended(scheduler: &mut Scheduler, now: Now, job: JobId, stat
 /// rest.
 pub(crate) fn cancel_batch(scheduler: &mut Scheduler, now: Now, request: CancelBatchRequest) {
     let CancelBatchRequest { ticket, batch: first, by } = request;
-    let is_visible = !scheduler.pending_batches.hides(first);
+    let is_visible = is_visible(scheduler, first);
     let Some(live) = scheduler.batches.get(first).filter(|_| is_visible).map(|batch| batch.live) else {
         scheduler.reply(ticket, Answer::Rejected(Rejection::NotLive));
         return;
@@ -52,6 +57,69 @@ pub(crate) fn cancel_batch(scheduler: &mut Scheduler, now: Now, request: CancelB
     }
     let left = scheduler.batches.get(first).map_or(0, |batch| batch.live);
     scheduler.reply(ticket, Answer::BatchCancelRequested { live, ended: live.saturating_sub(left) });
+}
+
+/// There is such a batch with members that have not ended, and all of them are made.
+pub(crate) fn is_visible(scheduler: &Scheduler, first: JobId) -> bool {
+    scheduler.batches.has(first) && !scheduler.pending_batches.hides(first)
+}
+
+/// The members of a batch that have not ended, and the members of jobs on several workers among them. Walks all members.
+pub(crate) fn members(scheduler: &Scheduler, first: JobId) -> Vec<JobId> {
+    let numbers = scheduler.batches.get(first).map_or(0..0, |batch| first.0..batch.end().0);
+    let live = numbers.map(JobId).filter(|id| scheduler.jobs.contains_key(id));
+    let with_own = |id: JobId| {
+        let parent = scheduler.parents.get(id);
+        core::iter::once(id).chain(parent.into_iter().flat_map(|parent| parent.live.iter().copied()))
+    };
+    live.flat_map(with_own).collect()
+}
+
+/// Moves the waiting members of a batch to the lanes that they belong to, after its pause has begun or ended, or its limit has come or gone.
+/// Walks all of them: for an operator's command, and at the end of a pause.
+pub(crate) fn requeue_members(scheduler: &mut Scheduler, first: JobId) {
+    let mut moves = Moves::default();
+    for id in members(scheduler, first) {
+        reassign_lane(scheduler, id, &mut moves);
+    }
+    // Lanes get their turns in the order of the first members.
+    for ((from, to), jobs) in moves.jobs {
+        scheduler.ready.move_jobs(from, to, jobs);
+        // A lane that was woken in place of others leaves them what it does not take.
+        gate::recheck_after_leaving(scheduler, from);
+    }
+}
+
+/// The lane that a job leaves, and the one that it goes to.
+type FromTo = (LaneKey, LaneKey);
+
+/// Jobs that go from one lane to another, with their former and their new positions.
+#[derive(Default)]
+struct Moves {
+    jobs: Vec<(FromTo, Vec<(QueueKey, QueueKey)>)>,
+    /// Positions in `jobs` by these lanes.
+    places: BTreeMap<FromTo, usize>,
+}
+
+impl Moves {
+    fn add(&mut self, lanes: FromTo, job: (QueueKey, QueueKey)) {
+        let place = *self.places.entry(lanes).or_insert(self.jobs.len());
+        match self.jobs.get_mut(place) {
+            Some((_, jobs)) => jobs.push(job),
+            None => self.jobs.push((lanes, alloc::vec![job])),
+        }
+    }
+}
+
+fn reassign_lane(scheduler: &mut Scheduler, id: JobId, moves: &mut Moves) {
+    let Some(job) = scheduler.jobs.get(&id) else { return };
+    let LiveState::Queued(before) = job.live_state else { return };
+    let old = job.queue_key(scheduler.config.priority_ageing, id);
+    if let Some((lane, new)) = attempt_end::assign_lane(scheduler, id)
+        && lane != before
+    {
+        moves.add((before, lane), (old, new));
+    }
 }
 
 /// In batches that reached `max_failures`, cancels up to [`MEMBERS_PER_STEP`] members that have not started; in cancelled ones also those that

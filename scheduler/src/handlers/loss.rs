@@ -86,6 +86,7 @@ fn next_successor_search(scheduler: &mut Scheduler, now: Now, id: JobId) -> Opti
     let look = now.up + scheduler.config.intervals.lease;
     // Siblings of a member are left out of account: to look at each worker is too much for one attempt.
     let has_successor = !scheduler.ready.is_paused(job.definition)
+        && scheduler.paused_batch(id, job).is_none()
         && job.role().pinned_to().is_none()
         && successor::may_run_elsewhere(scheduler, job.definition, attempt.worker);
     (!has_successor).then(|| limit.min(look))

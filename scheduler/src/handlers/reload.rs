@@ -98,8 +98,8 @@ fn is_outdated(scheduler: &Scheduler, lane: LaneKey) -> bool {
     match lane {
         LaneKey::Definition(..) => has_list,
         LaneKey::Listed(..) => !has_list,
-        LaneKey::Pinned(only, ..) => !lists(scheduler, lane, only),
-        LaneKey::Distinct(..) => false,
+        LaneKey::Pinned(only, ..) | LaneKey::PausedPinned(only, ..) => !lists(scheduler, lane, only),
+        LaneKey::Distinct(..) | LaneKey::Paused(..) => false,
     }
 }
 

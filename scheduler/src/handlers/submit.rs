@@ -256,7 +256,7 @@ pub(crate) fn add(
         job.live_state = LiveState::Parent { has_started: false };
         (State::Queued, InitialWait::Members)
     } else {
-        let lane = placement::lane_of(scheduler, &job);
+        let lane = placement::lane_of(scheduler, id, &job);
         job.live_state = LiveState::Queued(lane);
         (State::Queued, InitialWait::In(lane, job.queue_key(scheduler.config.priority_ageing, id)))
     };

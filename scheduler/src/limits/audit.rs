@@ -108,7 +108,7 @@ pub(crate) fn may_start(scheduler: &Scheduler, lane: LaneKey, worker: WorkerId) 
     let head = scheduler.ready.head(lane);
     let goes_before = |other: LaneKey| {
         let is_earlier = scheduler.ready.head(other).zip(head).is_some_and(|(other, own)| other < own);
-        let is_paused = scheduler.ready.is_paused(other.definition());
+        let is_paused = scheduler.ready.is_lane_paused(other);
         other.is_limited() && is_earlier && !is_paused && gate::blocking(scheduler, other, now).is_none()
     };
     let lacks_slot = |other: LaneKey| {

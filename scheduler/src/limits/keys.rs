@@ -145,6 +145,12 @@ impl KeySets {
         }
     }
 
+    /// The values with this number.
+    pub(super) fn get(&self, number: KeySetNo) -> Option<&JobKeys> {
+        let at = number.0.checked_sub(FIRST)? as usize;
+        self.entries.get(at)?.as_ref().map(|(keys, _)| keys)
+    }
+
     fn entry(&mut self, number: KeySetNo) -> Option<&mut (JobKeys, u64)> {
         let at = number.0.checked_sub(FIRST)? as usize;
         self.entries.get_mut(at)?.as_mut()

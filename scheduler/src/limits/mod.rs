@@ -13,6 +13,7 @@ mod facts;
 pub(crate) mod gate;
 mod id;
 pub mod keys;
+mod of_batch;
 pub(crate) mod pending_reason;
 pub mod rate;
 pub mod rules;

@@ -47,7 +47,13 @@ pub(crate) fn parked_for(scheduler: &Scheduler, lane: LaneKey) -> ParkedFor {
 
 /// The lane of a job: pinned to its last worker if the retry policy says `same`. After an infrastructure
 /// failure no job is pinned, nor to a worker that was revoked or that its definition does not list any more.
-pub(crate) fn lane_of(scheduler: &Scheduler, job: &Job) -> LaneKey {
+pub(crate) fn lane_of(scheduler: &Scheduler, id: JobId, job: &Job) -> LaneKey {
+    let lane = lane_once_resumed(scheduler, job);
+    if scheduler.paused_batch(id, job).is_some() { lane.paused() } else { lane }
+}
+
+/// As [`lane_of`], whether the job's batch is paused or not.
+pub(crate) fn lane_once_resumed(scheduler: &Scheduler, job: &Job) -> LaneKey {
     let need = scheduler.fleet.classes().need_of(job.definition).map(|(_, need)| need);
     let may_wait_for = |worker: &Worker| {
         worker.row.revoked_at.is_none()

@@ -81,7 +81,7 @@ pub(crate) fn recall_idle(scheduler: &mut Scheduler, now: Now) {
             else {
                 continue;
             };
-            let lane = placement::lane_of(scheduler, job);
+            let lane = placement::lane_once_resumed(scheduler, job);
             let able = takers.entry(lane).or_insert_with(|| {
                 let able = free().filter(|worker| placement::may_run(scheduler, lane, worker));
                 // A job avoids one worker at most.

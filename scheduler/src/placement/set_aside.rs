@@ -84,7 +84,7 @@ fn may_get_attempts(worker: &Worker) -> bool {
 
 /// Neither a pause nor a limit keeps the jobs of this lane from their start.
 fn is_unblocked(scheduler: &Scheduler, lane: LaneKey, now: Now) -> bool {
-    !scheduler.ready.is_paused(lane.definition()) && gate::blocking(scheduler, lane, now).is_none()
+    !scheduler.ready.is_lane_paused(lane) && gate::blocking(scheduler, lane, now).is_none()
 }
 
 /// Decides anew which workers are set aside, after jobs were placed.
@@ -157,7 +157,7 @@ impl<'s> Search<'s> {
         let needs_one = !self.served.contains(&key.job())
             && !self.unplaceable.contains(&kind)
             && self.has_waited(key, lane)
-            && !self.scheduler.ready.is_paused(lane.definition())
+            && !self.scheduler.ready.is_lane_paused(lane)
             && !gate::has_taker(self.scheduler, lane);
         if !needs_one {
             return None;

@@ -37,13 +37,13 @@ impl ReadyQueue {
         {
             faults.push("the index of parked lanes is wrong");
         }
-        let pinned = self.lanes.keys().filter(|lane| lane.pinned_to().is_some());
-        if !pinned.collect::<BTreeSet<_>>().into_iter().eq(&self.pinned) {
+        let pinned = self.lanes.keys().filter_map(|lane| Some((lane.pinned_to()?, *lane)));
+        if pinned.collect::<BTreeSet<_>>() != self.pinned {
             faults.push("the index of pinned lanes is wrong");
         }
         let is_parked = |queue: &Lane| queue.parked == Some(Parked::Paused);
-        if self.lanes.iter().any(|(lane, queue)| is_parked(queue) != self.is_paused(lane.definition())) {
-            faults.push("the lanes of paused definitions are not those that are parked for it");
+        if self.lanes.iter().any(|(lane, queue)| is_parked(queue) != self.is_lane_paused(*lane)) {
+            faults.push("the lanes of paused definitions and batches are not those that are parked for it");
         }
         if (&right.counts, right.count) != (&self.counts, self.count) {
             faults.push("the count of waiting jobs is wrong");

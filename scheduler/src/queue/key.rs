@@ -16,6 +16,10 @@ pub enum LaneKey {
     Pinned(WorkerId, DefinitionNo, KeySetNo),
     /// Members that must not share a worker with a sibling. `JobId` is the parent for members not yet placed, else the member itself.
     Distinct(JobId, DefinitionNo, KeySetNo),
+    /// Members of paused batches of a definition, with these keys. It is never next.
+    Paused(DefinitionNo, KeySetNo),
+    /// As `Paused`, of jobs that only this worker may run.
+    PausedPinned(WorkerId, DefinitionNo, KeySetNo),
 }
 
 impl LaneKey {
@@ -32,8 +36,8 @@ impl LaneKey {
     #[must_use]
     pub const fn pinned_to(self) -> Option<WorkerId> {
         match self {
-            Self::Definition(..) | Self::Listed(..) | Self::Distinct(..) => None,
-            Self::Pinned(only, ..) => Some(only),
+            Self::Definition(..) | Self::Listed(..) | Self::Distinct(..) | Self::Paused(..) => None,
+            Self::Pinned(only, ..) | Self::PausedPinned(only, ..) => Some(only),
         }
     }
 
@@ -41,8 +45,8 @@ impl LaneKey {
     #[must_use]
     pub const fn distinct_of(self) -> Option<JobId> {
         match self {
-            Self::Definition(..) | Self::Listed(..) | Self::Pinned(..) => None,
             Self::Distinct(of, ..) => Some(of),
+            _ => None,
         }
     }
 
@@ -53,7 +57,9 @@ impl LaneKey {
             Self::Definition(number, _)
             | Self::Listed(number, _)
             | Self::Pinned(_, number, _)
-            | Self::Distinct(_, number, _) => number,
+            | Self::Distinct(_, number, _)
+            | Self::Paused(number, _)
+            | Self::PausedPinned(_, number, _) => number,
         }
     }
 
@@ -64,7 +70,24 @@ impl LaneKey {
             Self::Definition(_, key_set)
             | Self::Listed(_, key_set)
             | Self::Pinned(_, _, key_set)
-            | Self::Distinct(_, _, key_set) => key_set,
+            | Self::Distinct(_, _, key_set)
+            | Self::Paused(_, key_set)
+            | Self::PausedPinned(_, _, key_set) => key_set,
+        }
+    }
+
+    /// Its jobs are members of paused batches.
+    #[must_use]
+    pub const fn is_paused(self) -> bool {
+        matches!(self, Self::Paused(..) | Self::PausedPinned(..))
+    }
+
+    /// The lane of such a job while its batch is paused.
+    #[must_use]
+    pub const fn paused(self) -> Self {
+        match self.pinned_to() {
+            Some(only) => Self::PausedPinned(only, self.definition(), self.key_set()),
+            None => Self::Paused(self.definition(), self.key_set()),
         }
     }
 

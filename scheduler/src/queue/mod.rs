@@ -33,7 +33,6 @@ use protocol::{JobId, Timestamp, WorkerId};
 
 use crate::ids::{DefinitionNo, NeedId};
 use crate::limits::LimitNo;
-use crate::limits::keys::KeySetNo;
 use crate::table::{Seed, Table, shrink};
 pub use ageing::{AgedPriority, PriorityAgeing};
 pub use counts::Counts;
@@ -49,12 +48,12 @@ pub use queue_key::QueueKey;
 pub struct ReadyQueue {
     lanes: Table<LaneKey, Lane>,
     /// Those of them that are pinned to a worker.
-    pinned: BTreeSet<LaneKey>,
+    pinned: BTreeSet<(WorkerId, LaneKey)>,
     /// Lanes without limits that are not parked.
     heads: Heads,
     /// Lanes with limits that are not parked. They take free slots only.
     limited: Heads,
-    /// Definitions whose lanes are all parked until somebody resumes them.
+    /// Definitions whose lanes are all parked until somebody resumes them. Lanes of paused batches are parked beside them.
     paused: BTreeSet<DefinitionNo>,
     /// Parked lanes with limits by the workers that may wake them: a worker that grows costs nothing for lanes that it cannot run.
     limited_waiting_for_room: BTreeMap<ParkedFor, BTreeSet<LaneKey>>,
@@ -111,7 +110,7 @@ enum Parked {
     Permits(LimitNo),
     /// The rate allows no start now.
     Rate(LimitNo),
-    /// Its definition is paused. It stands in no index.
+    /// Its definition or the batch of its jobs is paused. It stands in no index.
     Paused,
 }
 
@@ -323,9 +322,8 @@ impl ReadyQueue {
     /// The lanes of jobs pinned to this worker.
     #[must_use]
     pub fn pinned_lanes(&self, only: WorkerId) -> Vec<LaneKey> {
-        let first = LaneKey::Pinned(only, DefinitionNo(0), KeySetNo::UNLIMITED);
-        let last = LaneKey::Pinned(only, DefinitionNo(u32::MAX), KeySetNo(u32::MAX));
-        self.pinned.range(first..=last).copied().collect()
+        let lanes = self.pinned.range((only, LaneKey::FIRST)..);
+        lanes.take_while(|(worker, _)| *worker == only).map(|(_, lane)| *lane).collect()
     }
 
     /// Removes a lane and returns its jobs in order.

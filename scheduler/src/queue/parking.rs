@@ -15,20 +15,40 @@ impl ReadyQueue {
     pub(super) fn lane_mut(&mut self, lane: LaneKey) -> &mut Lane {
         let Self { turns, paused, pinned, .. } = self;
         self.lanes.entry(lane).or_insert_with(|| {
-            if lane.pinned_to().is_some() {
-                pinned.insert(lane);
+            if let Some(only) = lane.pinned_to() {
+                pinned.insert((only, lane));
             }
             *turns += u64::from(lane.takes_turns());
             let turn = if lane.takes_turns() { *turns } else { 0 };
-            Lane::at_turn(turn, paused.contains(&lane.definition()).then_some(Parked::Paused))
+            let is_paused = lane.is_paused() || paused.contains(&lane.definition());
+            Lane::at_turn(turn, is_paused.then_some(Parked::Paused))
         })
     }
 
     pub(super) fn remove_lane(&mut self, lane: LaneKey) -> Option<Lane> {
-        if lane.pinned_to().is_some() {
-            self.pinned.remove(&lane);
+        if let Some(only) = lane.pinned_to() {
+            self.pinned.remove(&(only, lane));
         }
         self.lanes.remove(&lane)
+    }
+
+    /// Moves jobs from a lane to another one, at the cost of one for the order of the lanes. Returns how many were there.
+    pub fn move_jobs(
+        &mut self,
+        from: LaneKey,
+        to: LaneKey,
+        jobs: impl IntoIterator<Item = (QueueKey, QueueKey)>,
+    ) -> usize {
+        let Some(queue) = self.lanes.get_mut(&from) else { return 0 };
+        let before = queue.state();
+        let found: BTreeSet<QueueKey> =
+            jobs.into_iter().filter(|(old, _)| queue.remove(*old)).map(|(_, new)| new).collect();
+        let after = queue.state();
+        self.count_out(from, found.len(), before);
+        self.move_lane(from, before, after);
+        let moved = found.len();
+        self.push_run(to, found);
+        moved
     }
 
     /// Counts jobs that a lane has got. `after` is how it stands now.
@@ -36,8 +56,8 @@ impl ReadyQueue {
         self.count += added;
         let counts = self.counts.entry((lane.definition(), lane.pinned_to())).or_default();
         counts.jobs += added;
-        if let Some(under_limit) = counts.under_limit(after) {
-            *under_limit += added;
+        if let Some(held) = counts.held_as(after) {
+            *held += added;
         }
     }
 
@@ -47,8 +67,8 @@ impl ReadyQueue {
         let of = (lane.definition(), lane.pinned_to());
         if let Some(counts) = self.counts.get_mut(&of) {
             counts.jobs -= removed;
-            if let Some(under_limit) = counts.under_limit(before) {
-                *under_limit -= removed;
+            if let Some(held) = counts.held_as(before) {
+                *held -= removed;
             }
             if counts.jobs == 0 {
                 self.counts.remove(&of);
@@ -91,10 +111,10 @@ impl ReadyQueue {
         self.take_out(lane, before);
         self.put_in(lane, after);
         if let Some(counts) = self.counts.get_mut(&(lane.definition(), lane.pinned_to())) {
-            if let Some(before) = counts.under_limit(Some(before)) {
+            if let Some(before) = counts.held_as(Some(before)) {
                 *before -= waiting;
             }
-            if let Some(after) = counts.under_limit(Some(after)) {
+            if let Some(after) = counts.held_as(Some(after)) {
                 *after += waiting;
             }
         }
@@ -137,6 +157,12 @@ impl ReadyQueue {
         self.paused.contains(&definition)
     }
 
+    /// The jobs of this lane may not start: its definition is paused, or they are members of paused batches.
+    #[must_use]
+    pub fn is_lane_paused(&self, lane: LaneKey) -> bool {
+        lane.is_paused() || self.is_paused(lane.definition())
+    }
+
     /// Says of a definition without waiting jobs that it is paused, or not.
     pub fn pause_definition(&mut self, definition: DefinitionNo, is_paused: bool) {
         if is_paused {
@@ -155,11 +181,11 @@ impl ReadyQueue {
         self.paused = paused;
         let is_parked = |queue: &Lane| queue.parked == Some(Parked::Paused);
         let changed =
-            self.lanes.iter().filter(|(lane, queue)| is_parked(queue) != self.is_paused(lane.definition()));
+            self.lanes.iter().filter(|(lane, queue)| is_parked(queue) != self.is_lane_paused(**lane));
         let mut changed: Vec<LaneKey> = changed.map(|(lane, _)| *lane).collect();
         changed.sort_unstable();
         let (newly, resumed): (Vec<LaneKey>, Vec<LaneKey>) =
-            changed.into_iter().partition(|lane| self.is_paused(lane.definition()));
+            changed.into_iter().partition(|lane| self.is_lane_paused(*lane));
         newly.iter().for_each(|lane| self.set_parked(*lane, Some(Parked::Paused)));
         resumed.into_iter().for_each(|lane| self.unpark_lane(lane));
         newly

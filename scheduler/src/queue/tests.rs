@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use protocol::Timestamp;
 
 use super::*;
+use crate::limits::keys::KeySetNo;
 
 const A: LaneKey = LaneKey::Definition(DefinitionNo(0), KeySetNo::UNLIMITED);
 const B: LaneKey = LaneKey::Definition(DefinitionNo(1), KeySetNo::UNLIMITED);
@@ -19,9 +20,9 @@ const ANY: ParkedFor = ParkedFor::Need(NeedId(0));
 /// Lanes of definition 0 need another runtime than the others.
 fn parked_for(lane: LaneKey) -> ParkedFor {
     match lane {
-        LaneKey::Pinned(only, ..) => ParkedFor::Worker(only),
+        LaneKey::Pinned(only, ..) | LaneKey::PausedPinned(only, ..) => ParkedFor::Worker(only),
         LaneKey::Definition(DefinitionNo(0), _) => ParkedFor::Need(NeedId(1)),
-        LaneKey::Definition(..) | LaneKey::Listed(..) | LaneKey::Distinct(..) => ANY,
+        LaneKey::Definition(..) | LaneKey::Listed(..) | LaneKey::Distinct(..) | LaneKey::Paused(..) => ANY,
     }
 }
 
@@ -200,6 +201,31 @@ fn a_pinned_job_goes_before_an_earlier_one_of_the_same_priority() {
         QueueKey::new(PriorityAgeing::OFF, 0, true, Timestamp(2), JobId(2)),
     );
     assert_eq!(drain(&mut ready), [2, 1]);
+}
+
+#[test]
+fn moved_jobs_are_paused_and_come_back_to_their_places() {
+    let mut ready = ReadyQueue::default();
+    ready.push_run(A, [1, 2, 3].map(|job| key(0, 1, job)).into());
+    ready.push(A, key(0, 1, 4));
+    let both = |jobs: &[u64]| jobs.iter().map(|job| (key(0, 1, *job), key(0, 1, *job))).collect::<Vec<_>>();
+    assert_eq!(ready.move_jobs(A, A.paused(), both(&[1, 3, 9])), 2, "the last one does not wait");
+    assert!(ready.faults().is_empty(), "{:?}", ready.faults());
+    assert_eq!(ready.first().map(|(_, job)| job), Some(JobId(2)));
+    let counts: Vec<_> = ready.counts().map(|(.., counts)| (counts.jobs, counts.paused)).collect();
+    assert_eq!(counts, [(4, 2)]);
+    ready.unpark_all();
+    ready.pause(BTreeSet::from([DefinitionNo(0)]));
+    ready.pause(BTreeSet::new());
+    assert_eq!(ready.first().map(|(lane, _)| lane), Some(A), "no end of another pause lets them go");
+    assert!(ready.faults().is_empty(), "{:?}", ready.faults());
+    assert_eq!(ready.move_jobs(A.paused(), A, both(&[1, 3])), 2);
+    assert_eq!(drain(&mut ready), [1, 2, 3, 4]);
+    let pinned = LaneKey::Pinned(WorkerId(4), DefinitionNo(0), KeySetNo::UNLIMITED);
+    ready.push(pinned, key(0, 1, 5));
+    ready.move_jobs(pinned, pinned.paused(), both(&[5]));
+    assert_eq!(ready.take_pinned(WorkerId(3)), []);
+    assert_eq!(ready.take_pinned(WorkerId(4)), [JobId(5)]);
 }
 
 /// A waiting job, ordered as docs/design/scheduling.md, Q4 says: priority, pinned first, due time, id.

@@ -187,10 +187,11 @@ fn update_from_phase(
 /// An attempt of this job that has not begun is recalled: the job has waited for too long, or is paused, or its worker is cordoned. Its worker has
 /// its secrets already.
 fn may_not_start(scheduler: &Scheduler, now: Now, worker: WorkerId, job: JobId) -> bool {
-    let Some(job) = scheduler.jobs.get(&job) else { return false };
-    let definition = scheduler.definitions.at(job.definition);
-    job.has_expired(now.utc)
+    let Some(live) = scheduler.jobs.get(&job) else { return false };
+    let definition = scheduler.definitions.at(live.definition);
+    live.has_expired(now.utc)
         || recalls_backlog(scheduler, worker)
+        || scheduler.paused_batch(job, live).is_some()
         || definition.is_some_and(|definition| scheduler.pauses.hold_back(definition))
 }
 
@@ -212,7 +213,7 @@ pub(crate) const fn start_state(phase: Phase) -> StartState {
 pub(crate) fn resolve_absent(scheduler: &mut Scheduler, now: Now, job: JobId, session: SessionId) {
     let Some(live) = scheduler.jobs.get(&job) else { return };
     let has_expired = live.has_expired(now.utc);
-    let held_back = pending::why_held_back(scheduler, live.definition);
+    let held_back = pending::why_job_held_back(scheduler, job, live);
     let Some(attempt) = live.attempt() else { return };
     let (token, started_at) = (attempt.token(job), attempt.started_at());
     let is_too_old = is_too_old(scheduler, attempt.worker, live.definition);

@@ -42,6 +42,7 @@ impl Schedules {
                 members.map(|(number, _)| *number).collect()
             }
             PauseTarget::Definition(name) => self.of_definition(name).collect(),
+            PauseTarget::Batch(_) => Vec::new(),
             PauseTarget::Schedule(name, id) => {
                 self.numbers.get(&(name.clone(), id.clone())).copied().into_iter().collect()
             }

@@ -126,6 +126,11 @@ pub enum Rejection {
     RefusedBefore,
     /// The worker would have too many labels.
     TooManyLabels,
+    /// As many batches are paused as may be at once: resume or cancel some, or pause a definition or a group.
+    TooManyPausedBatches {
+        /// The limit.
+        max: usize,
+    },
     /// The worker is not connected, and the command cannot wait.
     WorkerAway,
     /// The worker has no such unmanaged attempt.
@@ -144,7 +149,7 @@ pub enum PendingReason {
     Replacing,
     /// No member of it has started yet.
     Members,
-    /// Its definition, the group of that, or the whole server is paused.
+    /// Its batch, its definition, the group of that, or the whole server is paused.
     Paused,
     /// The server has not all secrets that its definition names.
     SecretsMissing,

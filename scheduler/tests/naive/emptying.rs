@@ -32,7 +32,7 @@ impl Model {
             matches!(job.standing, LiveState::Queued { .. })
                 && job.is_limited()
                 && self.is_let(job)
-                && !self.is_on_hold(&job.definition)
+                && !self.is_job_on_hold(job)
         };
         let able = |job: &Job, worker: &Worker| {
             self.ready_session(worker.id).is_some()
@@ -90,7 +90,7 @@ impl Model {
                     && job.is_limited()
                     && Some(job.steps()) > highest
                     && self.is_let(job)
-                    && !self.is_on_hold(&job.definition)
+                    && !self.is_job_on_hold(job)
                     && self.may_run(&worker, job)
                     && self.has_left(&worker, &job.definition)
                     && !self.is_set_aside_before(&worker, job)

@@ -206,7 +206,7 @@ impl Model {
     }
 
     /// When to look again for a worker that could take the place of `holder`, which is silent: there is none now. Workers that are only
-    /// full, cordoned or excluded could; those that are leaving could not, and none could as long as the definition is paused. A revoked worker
+    /// full, cordoned or excluded could; those that are leaving could not, and none could as long as the definition or the batch is paused. A revoked worker
     /// does not come back, so it is not waited for.
     pub(super) fn next_look(&self, job: &Job, holder: &Worker) -> Option<Uptime> {
         let (definition, now) = (&job.definition, self.now.up);
@@ -230,7 +230,7 @@ impl Model {
             && !is_grouped
             && !holder.revoked
             && limit > now
-            && (self.is_on_hold(definition) || !self.workers.iter().any(could_take));
+            && (self.is_job_on_hold(job) || !self.workers.iter().any(could_take));
         waits.then(|| limit.min(now + self.intervals.lease))
     }
 

@@ -43,6 +43,7 @@ impl Model {
             has_started: false,
             hook_depth,
             batch: None,
+            batch_paused: false,
             job_failures: 0,
             oom_kills: 0,
             losses: Vec::new(),
@@ -351,6 +352,7 @@ impl Model {
                 job.unconfirmed.clear();
             }
         }
+        self.end_pause_of_batch(id);
         self.give_up_confirmations();
     }
 

@@ -67,7 +67,7 @@ impl Model {
 
     /// Nothing but workers keeps the job from its start.
     pub(super) fn is_let(&self, job: &Job) -> bool {
-        !self.is_on_hold(&job.definition) && self.has_permit(job) && self.has_token(job)
+        !self.is_job_on_hold(job) && self.has_permit(job) && self.has_token(job)
     }
 
     /// The job starts under its rate.
@@ -166,7 +166,7 @@ impl Model {
     }
 
     /// Forgets the turns of lanes in which nobody waits but, perhaps, one job that has just come.
-    fn drop_empty_lanes(&mut self, new: Option<u64>) {
+    pub(super) fn drop_empty_lanes(&mut self, new: Option<u64>) {
         let waiting: Vec<Lane> =
             self.jobs.iter().filter(|job| Some(job.id) != new).filter_map(lane).collect();
         self.turns.retain(|(of, _)| waiting.contains(of));
@@ -182,11 +182,14 @@ impl Job {
 
 fn lane(job: &Job) -> Option<Lane> {
     let LiveState::Queued { pinned } = job.standing else { return None };
+    if job.batch_paused {
+        return None;
+    }
     Some(Lane { kind: job.kind(), pinned, keys: job.keys.clone() })
 }
 
 fn takes_turns(job: &Job) -> bool {
-    matches!(job.standing, LiveState::Queued { pinned: None }) && job.keys.is_some()
+    matches!(job.standing, LiveState::Queued { pinned: None }) && job.keys.is_some() && !job.batch_paused
 }
 
 /// When rates have recovered from all starts, in nanoseconds of the monotonic clock.

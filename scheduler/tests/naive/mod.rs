@@ -109,8 +109,9 @@ pub(crate) struct Job {
     has_started: bool,
     /// Its place in a chain of hooks.
     hook_depth: u8,
-    /// The first job of its batch.
+    /// The first job of its batch, and whether that is paused.
     batch: Option<u64>,
+    batch_paused: bool,
     job_failures: u32,
     oom_kills: u32,
     losses: Vec<Timestamp>,
@@ -244,9 +245,7 @@ impl Model {
         set_aside: &setting_aside::SetAside,
     ) -> Result<(), String> {
         self.now = now;
-        self.said.clear();
-        self.due_again.clear();
-        self.assigned.clear();
+        (self.said, self.due_again, self.assigned) = Default::default();
         for change in &step.changes {
             match change {
                 Change::AttemptClosed { closed, due_at, .. } => self.due_again.push((closed.token, *due_at)),
@@ -312,8 +311,9 @@ impl Model {
             Input::Operate(ticket, worker, operation) => self.operate(ticket, worker, operation),
             Input::Pause(it) => self.pause(it),
             Input::MissingSecrets(revisions) => self.missing_secrets = revisions,
-            // The walks have no batches that are cancelled as a whole, and no schedules. No administrator reserves labels on a walk: a unit test does.
-            Input::CancelBatch(_) | Input::Backfill(_) | Input::ReserveLabels(..) => {}
+            // The walks have no batches that are cancelled as a whole or have limits, and no schedules. No administrator reserves labels on a walk: a unit test does.
+            Input::CancelBatch(_) | Input::ChangeBatch(_) => {}
+            Input::Backfill(_) | Input::ReserveLabels(..) => {}
             Input::Tick => self.tick()?,
             Input::AddDefinition(_) => return Err("nobody asks for this here".into()),
         }

@@ -1,11 +1,12 @@
-//! Pauses: a list of targets with their ends, searched for each job and at each step. Missing secrets hold back in the same way, and recall nothing.
+//! Pauses: a list of targets with their ends, searched for each job and at each step. Members of a paused batch are marked, and stand in no lane.
+//! Missing secrets hold back in the same way, and recall nothing.
 
-use super::{Job, Model};
-use crate::world::protocol::Timestamp;
+use super::{Job, LiveState, Model};
+use crate::world::protocol::{JobId, Timestamp};
 use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::input::PauseRequest;
 use crate::world::scheduler::pauses::PauseTarget;
-use crate::world::scheduler::step::PendingReason;
+use crate::world::scheduler::step::{Answer, PendingReason, Rejection};
 
 /// The targets that are paused, with the end of each pause that has one.
 pub(super) type Paused = Vec<(PauseTarget, Option<Timestamp>)>;
@@ -14,6 +15,11 @@ impl Model {
     /// Somebody pauses or resumes. What sits in a backlog and may not start is asked back. The walks have no schedules.
     pub(super) fn pause(&mut self, request: PauseRequest) {
         let PauseRequest { ticket, target, paused, until, origin: _ } = request;
+        if let PauseTarget::Batch(first) = target
+            && !self.has_live_members(first.0)
+        {
+            return self.say(format!("reply {}: {:?}", ticket.0, Answer::Rejected(Rejection::NotLive)));
+        }
         let known = self.paused.iter_mut().find(|(it, _)| *it == target);
         let mut is_changed = true;
         if let (true, Some((_, end))) = (paused, known) {
@@ -29,17 +35,15 @@ impl Model {
                 format!("{target:?} goes on")
             });
             if paused {
-                self.paused.push((target, until));
+                self.paused.push((target.clone(), until));
             } else {
                 self.paused.retain(|(it, _)| *it != target);
             }
+            self.mark_members(&target, paused);
             let sits = |job: &&Job| job.attempt().is_some_and(|it| it.in_backlog);
             let sitting: Vec<Job> = self.jobs.iter().filter(sits).cloned().collect();
-            for job in sitting
-                .iter()
-                .filter(|job| self.is_on_hold(&job.definition))
-                .map(|job| job.id)
-                .collect::<Vec<_>>()
+            for job in
+                sitting.iter().filter(|job| self.is_job_on_hold(job)).map(|job| job.id).collect::<Vec<_>>()
             {
                 self.ask_back(job);
             }
@@ -57,7 +61,43 @@ impl Model {
         for (target, _) in over {
             self.say(format!("{target:?} goes on"));
             self.paused.retain(|(it, _)| *it != target);
+            self.mark_members(&target, false);
         }
+    }
+
+    /// Members of a paused batch leave their lanes. They come back to them in the order of their numbers.
+    fn mark_members(&mut self, target: &PauseTarget, paused: bool) {
+        let PauseTarget::Batch(first) = target else { return };
+        let members: Vec<u64> =
+            self.jobs.iter().filter(|job| job.batch == Some(first.0)).map(|job| job.id).collect();
+        for id in members {
+            let job = self.job_mut(id).expect("it was just found");
+            job.batch_paused = paused;
+            if !paused && matches!(job.standing, LiveState::Queued { .. }) {
+                self.begins_to_wait(id);
+            }
+        }
+        self.drop_empty_lanes(None);
+    }
+
+    fn has_live_members(&self, batch: u64) -> bool {
+        let is_live = |job: &Job| !matches!(job.standing, LiveState::Ended(_));
+        self.jobs.iter().any(|job| job.batch == Some(batch) && is_live(job))
+    }
+
+    /// A pause of a batch ends with its last member.
+    pub(super) fn end_pause_of_batch(&mut self, job: u64) {
+        let Some(batch) = self.job(job).and_then(|job| job.batch) else { return };
+        let target = PauseTarget::Batch(JobId(batch));
+        if self.paused.iter().any(|(it, _)| *it == target) && !self.has_live_members(batch) {
+            self.say(format!("{target:?} goes on"));
+            self.paused.retain(|(it, _)| *it != target);
+        }
+    }
+
+    /// The job may not start, because of its definition or its batch.
+    pub(super) fn is_job_on_hold(&self, job: &Job) -> bool {
+        job.batch_paused || self.is_on_hold(&job.definition)
     }
 
     /// Jobs of this definition may not start.
@@ -78,7 +118,7 @@ impl Model {
             PauseTarget::Server => true,
             PauseTarget::Group(name) => group == Some(&**name),
             PauseTarget::Definition(name) => *definition.name == **name,
-            PauseTarget::Schedules | PauseTarget::Schedule(..) => false,
+            PauseTarget::Schedules | PauseTarget::Schedule(..) | PauseTarget::Batch(_) => false,
         })
     }
 
@@ -87,6 +127,7 @@ impl Model {
         let held = self.job(job).expect("it is held");
         held.expires.is_some_and(|at| at <= self.now.utc)
             || self.is_paused(&held.definition)
+            || held.batch_paused
             || self.is_on_a_cordoned_worker(job)
     }
 
@@ -101,7 +142,7 @@ impl Model {
         let held = self.job(job).expect("it is held");
         let attempt = held.attempt().expect("it is held");
         held.expires.is_some_and(|at| at <= self.now.utc)
-            || self.is_on_hold(&held.definition)
+            || self.is_job_on_hold(held)
             || self.worker(attempt.worker).is_some_and(|worker| worker.cordoned)
     }
 }

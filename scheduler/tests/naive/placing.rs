@@ -215,9 +215,7 @@ impl Model {
     pub(super) fn recall_for_higher(&mut self) {
         // Room in a backlog is of no use to a job with limits.
         let waits = |it: &&Job| {
-            matches!(it.standing, LiveState::Queued { .. })
-                && !it.is_limited()
-                && !self.is_on_hold(&it.definition)
+            matches!(it.standing, LiveState::Queued { .. }) && !it.is_limited() && !self.is_job_on_hold(it)
         };
         let mut waiting: Vec<Job> = self.jobs.iter().filter(waits).cloned().collect();
         waiting.sort_by_key(Job::order);

@@ -72,7 +72,10 @@ pub(super) fn change(change: &Change) -> Option<String> {
         Change::PendingBatch { first, last } => format!("j{first} to j{last} forming"),
         Change::BatchCompleted { first } => format!("j{first} formed"),
         // They follow from the ends of the members, which the ledger counts.
-        Change::BatchAdded(_) | Change::BatchCancelled { .. } | Change::BatchEnded { .. } => return None,
+        Change::BatchAdded(_)
+        | Change::BatchCancelled { .. }
+        | Change::BatchChanged { .. }
+        | Change::BatchEnded { .. } => return None,
     })
 }
 

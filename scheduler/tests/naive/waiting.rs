@@ -17,13 +17,19 @@ impl Model {
         for job in &self.jobs {
             let LiveState::Queued { pinned: pinned_to } = job.standing else { continue };
             let revision = job.definition.revision;
+            let is_apart = job.batch_paused && !self.is_on_hold(&job.definition);
             let is_of_kind = |it: &&mut Waiting| {
-                (it.revision, it.pinned_to) == (revision, pinned_to) && it.narrowing == job.narrowing
+                (it.revision, it.pinned_to) == (revision, pinned_to)
+                    && it.narrowing == job.narrowing
+                    && (self.is_on_hold(&job.definition) || is_apart == (it.reason == PendingReason::Paused))
             };
             match waiting.iter_mut().find(is_of_kind) {
                 Some(of_its_kind) => of_its_kind.count += 1,
                 None => {
-                    let reason = self.why_any(&job.definition, &job.narrowing, pinned_to);
+                    let reason = match is_apart {
+                        true => PendingReason::Paused,
+                        false => self.why_any(&job.definition, &job.narrowing, pinned_to),
+                    };
                     let narrowing = job.narrowing.clone();
                     waiting.push(Waiting { revision, narrowing, pinned_to, reason, count: 1 });
                 }
@@ -38,7 +44,8 @@ impl Model {
         let mut waiting: Vec<Waiting> = Vec::new();
         for it in told {
             let definition = self.definitions.iter().find(|definition| definition.revision == it.revision);
-            let limited = definition.filter(|it| {
+            let is_paused = it.reason == PendingReason::Paused;
+            let limited = definition.filter(|_| !is_paused).filter(|it| {
                 it.limits.concurrency.is_some() || it.limits.rate.is_some() || resources::reserves(it)
             });
             let reason =
@@ -46,6 +53,7 @@ impl Model {
             match waiting.iter_mut().find(|other| {
                 (other.revision, other.pinned_to) == (it.revision, it.pinned_to)
                     && other.narrowing == it.narrowing
+                    && is_paused == (other.reason == PendingReason::Paused)
             }) {
                 Some(other) => other.count += it.count,
                 None => waiting.push(Waiting { reason, ..it.clone() }),
@@ -61,7 +69,9 @@ impl Model {
         told.iter().find_map(|told| {
             let waits = |job: &&Job| {
                 let is_of = job.definition.revision == told.revision;
-                is_of && matches!(job.standing, LiveState::Queued { pinned } if pinned == told.pinned_to)
+                is_of
+                    && !job.batch_paused
+                    && matches!(job.standing, LiveState::Queued { pinned } if pinned == told.pinned_to)
             };
             let jobs = self.jobs.iter().filter(waits);
             let limits = |job: &&Job| {
@@ -84,6 +94,7 @@ impl Model {
     pub(crate) fn pending(&self, job: &Job) -> Option<PendingReason> {
         match job.standing {
             LiveState::Scheduled => Some(PendingReason::NotDue),
+            LiveState::Queued { .. } if job.batch_paused => Some(PendingReason::Paused),
             LiveState::Queued { .. } if self.is_on_hold(&job.definition) => self.why_on_hold(&job.definition),
             LiveState::Queued { pinned } => {
                 let by_workers = self.why(&job.definition, &job.narrowing, pinned, self.first_of_lane(job));
@@ -101,6 +112,7 @@ impl Model {
         let waits = |job: &&Job| {
             matches!(job.standing, LiveState::Queued { pinned: only } if only == pinned)
                 && job.kind() == (definition.revision.0, asked.clone())
+                && !job.batch_paused
         };
         self.why(definition, asked, pinned, self.jobs.iter().filter(waits).min_by_key(|job| job.order()))
     }

@@ -14,7 +14,6 @@ use crate::world::scheduler::definition::{Definition, Delays, Expect, OnLost, Re
 use crate::world::scheduler::details::JobDetails;
 use crate::world::scheduler::input::{JobUpdate, Operation};
 use crate::world::scheduler::new_jobs::{NewJob, StartTime};
-use crate::world::scheduler::origin::Origin;
 use crate::world::scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, PlacementStrategy, Preference, WorkerSelector,
 };
@@ -93,6 +92,12 @@ pub(crate) enum Act {
     Pause(u8, bool),
     /// Somebody pauses a definition, a group, or everything for so many milliseconds.
     PauseFor(u8, u64),
+    /// Somebody pauses or resumes one of the latest batches, or pauses it for so many milliseconds.
+    PauseBatch {
+        which: u8,
+        paused: bool,
+        lasts: Option<u64>,
+    },
     Foreign {
         worker: u8,
         which: u8,
@@ -104,9 +109,6 @@ pub(crate) enum Act {
         phase: u8,
     },
 }
-
-/// Targets of pauses.
-const PAUSED: [&str; 6] = ["a", "b", "c", "d", "group:g", "all"];
 
 pub(crate) fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
@@ -133,6 +135,8 @@ pub(crate) fn act() -> impl Strategy<Value = Act> {
         1 => (0..4_u8, 0..4_u8).prop_map(|(worker, runtime)| Act::Condition(worker, runtime)),
         1 => (0..8_u8, prop::bool::weighted(0.4)).prop_map(|(what, paused)| Act::Pause(what, paused)),
         1 => (0..6_u8, 0..90_000_u64).prop_map(|(what, lasts)| Act::PauseFor(what, lasts)),
+        2 => (0..4_u8, prop::bool::weighted(0.6), prop::option::weighted(0.3, 0..90_000_u64))
+            .prop_map(|(which, paused, lasts)| Act::PauseBatch { which, paused, lasts: lasts.filter(|_| paused) }),
         2 => (0..4_u8, 0..6_u8).prop_map(|(worker, label)| Act::Label(worker, label)),
         1 => (0..4_u8, any::<u8>(), 0..6_u8)
             .prop_map(|(worker, which, owner)| Act::Foreign { worker, which, owner }),
@@ -338,15 +342,9 @@ pub(crate) fn take(world: &mut World, act: Act) {
             let foreign = foreign.collect();
             world.foreign(&name(worker), foreign);
         }
-        Act::Pause(what, paused) => match PAUSED.get(usize::from(what)) {
-            Some(target) => world.pause(target, paused),
-            None if paused => world.missing_secrets(["a", "b c"][usize::from(what) - 6]),
-            None => world.missing_secrets(""),
-        },
-        Act::PauseFor(what, lasts) => {
-            let lasts = Some(Duration::from_millis(lasts));
-            world.pause_with(PAUSED[usize::from(what)], true, lasts, Origin::default());
-        }
+        Act::Pause(what, paused) => operations::pause(world, what, paused),
+        Act::PauseFor(what, lasts) => operations::pause_for(world, what, lasts),
+        Act::PauseBatch { which, paused, lasts } => operations::pause_batch(world, which, paused, lasts),
         Act::Label(worker, label) => {
             let (name, value) = [
                 ("zone", Some("a")),

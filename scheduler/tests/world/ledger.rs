@@ -19,6 +19,7 @@ use crate::world::scheduler::hooks::{HookEvent, HookRow};
 use crate::world::scheduler::ids::Ticket;
 use crate::world::scheduler::input::KeyHolder;
 use crate::world::scheduler::job::State;
+use crate::world::scheduler::pauses::PauseTarget;
 use crate::world::scheduler::schedule::ScheduleId;
 use crate::world::scheduler::schedules::{FireRow, FireVerdict};
 use crate::world::scheduler::step::{Answer, Change, Effect, Note, Rejection};
@@ -66,6 +67,8 @@ pub(crate) struct Ledger {
     ended_batches: BTreeMap<JobId, State>,
     /// Batches that were cancelled as a whole.
     pub(super) cancelled_batches: BTreeSet<JobId>,
+    /// Batches that are paused.
+    pub(super) paused_batches: BTreeSet<JobId>,
     /// Jobs that were skipped.
     skipped: BTreeSet<JobId>,
     cursors: BTreeMap<(Arc<str>, ScheduleId), Timestamp>,
@@ -143,6 +146,7 @@ impl Ledger {
                 self.last_fence = it.token.fence.0;
                 self.tried.insert(it.token);
                 prop_assert!(!self.is_stopped(it.token.job), "{} of a stopped batch is assigned", it.token);
+                prop_assert!(!self.is_of_paused_batch(it.token.job), "{} of a paused batch", it.token);
                 prop_assert!(self.may_start(it.token.job), "{} waits for another job", it.token);
                 let row = self.row(it.token.job)?;
                 prop_assert!(row.state == State::Queued && row.current.is_none(), "{row:?} assigned");
@@ -212,15 +216,8 @@ impl Ledger {
             Change::BatchCancelled { first, .. } => {
                 prop_assert!(self.batches.contains_key(first) && self.cancelled_batches.insert(*first));
             }
-            Change::BatchEnded { first, count, failed, state, .. } => {
-                let batch = self.batches.remove(first).unwrap();
-                prop_assert_eq!(batch.count, *count);
-                prop_assert_eq!(self.failures(&batch), *failed);
-                prop_assert_eq!(self.end_of(&batch), *state);
-                prop_assert!(self.ended_batches.insert(*first, *state).is_none(), "it ended twice");
-                let mut members = self.rows.range(*first..batch_ends::end(&batch));
-                prop_assert!(members.all(|(_, row)| row.state.has_ended()), "a member has not ended");
-            }
+            Change::BatchChanged { first, limits } => self.batch_changed(*first, *limits)?,
+            Change::BatchEnded { .. } => self.batch_ended(change)?,
             Change::PendingBatch { first, last } => {
                 prop_assert_eq!(&self.forming, &None, "one after the other");
                 prop_assert!(first.0 > self.last_job, "numbers from {} were given before", first);
@@ -275,11 +272,12 @@ impl Ledger {
                     row.state = State::Running;
                 }
             }
+            Change::Paused { target: PauseTarget::Batch(it), pause } => self.pause(*it, pause)?,
+            Change::Paused { .. } => {}
             Change::Member(_) | Change::WorkerUsed(_) => {}
             Change::Worker(_)
             | Change::CordonEnded { .. }
             | Change::WorkerForgotten(_)
-            | Change::Paused { .. }
             | Change::Unique(_)
             | Change::RateUsed(_) => {}
             Change::Expectation(_) | Change::ExpectationDropped { .. } => {}

@@ -275,9 +275,9 @@ impl World {
         self.step(Input::Cancel(CancelRequest { ticket, job, scope, by: "ann".into() }));
     }
 
-    pub fn cancel_batch(&mut self, batch: JobId, by: &str) {
-        let ticket = self.ticket();
-        self.step(Input::CancelBatch(CancelBatchRequest { ticket, batch, by: by.into() }));
+    pub fn cancel_batch(&mut self, batch: JobId, by: &[&str]) {
+        let (ticket, by) = (self.ticket(), by.first().copied().unwrap_or("ann").into());
+        self.step(Input::CancelBatch(CancelBatchRequest { ticket, batch, by }));
     }
 
     pub fn release(&mut self, job: JobId) {

@@ -114,6 +114,10 @@ fn batches(changes: &[&Change], live: &Jobs) -> Vec<LiveBatch> {
             Change::BatchCancelled { first, by, .. } => {
                 batches.get_mut(first).unwrap().cancelled_by = Some(by.clone());
             }
+            Change::BatchChanged { first, limits } => {
+                let batch = batches.get_mut(first).unwrap();
+                (batch.max_failures, batch.concurrency) = (limits.max_failures, limits.concurrency);
+            }
             Change::BatchEnded { first, .. } => drop(batches.remove(first)),
             Change::Ended(ended) => {
                 if let Some((_, batch)) = batches.range_mut(..=ended.job).next_back()

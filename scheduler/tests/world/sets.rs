@@ -80,6 +80,10 @@ impl Sets {
                 }
             }
             Change::BatchAdded(batch) => self.batches.push(batch.clone()),
+            Change::BatchChanged { first, limits } => {
+                let batch = self.batches.iter_mut().find(|batch| batch.first == *first);
+                batch.expect("it was added").options.concurrency = limits.concurrency;
+            }
             Change::AttemptClosed { closed, .. } => self.leave(closed),
             Change::Ended(ended) => {
                 if let Some(parent) = self.parent(ended.job) {

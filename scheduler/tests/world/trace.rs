@@ -84,6 +84,11 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             format!("change batch j{} x{}{max}{limit}", it.first, it.count)
         }
         Change::BatchCancelled { first, by, .. } => format!("change batch j{first} cancelled by {by}"),
+        Change::BatchChanged { first, limits } => {
+            let text = |limit: Option<u32>| limit.map_or("none".into(), |limit| limit.to_string());
+            let (failures, at_once) = (text(limits.max_failures), text(limits.concurrency));
+            format!("change batch j{first} max_failures={failures} concurrency={at_once}")
+        }
         Change::BatchEnded { first, count, failed, state, .. } => {
             format!("change batch j{first} x{count} ended {}, {failed} failed", state.name())
         }
@@ -212,12 +217,13 @@ fn change_line(start: Timestamp, change: &Change) -> String {
                 PauseChange::Set(pause) => ("paused", Some(pause)),
                 PauseChange::Resumed { .. } => ("goes on", None),
                 PauseChange::Ended(_) => ("goes on: its time has come", None),
+                PauseChange::BatchEnded => ("goes on: it has ended", None),
             };
             let until = in_force.and_then(|pause| pause.until).map(|until| format!(" until {}", at(&until)));
             let by = match pause {
                 PauseChange::Set(pause) => &*pause.origin.by,
                 PauseChange::Resumed { by } => by,
-                PauseChange::Ended(_) => "",
+                PauseChange::Ended(_) | PauseChange::BatchEnded => "",
             };
             let by = Some(by).filter(|by| !by.is_empty());
             let by = by.map(|by| format!(" by {by}")).unwrap_or_default();

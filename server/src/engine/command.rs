@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{JobId, Revision, Timestamp, WorkerId};
-use scheduler::batches::BatchOptions;
+use scheduler::batches::{BatchOptions, BatchUpdate};
 use scheduler::definition::Definition;
 use scheduler::explain::Explanation;
 use scheduler::ids::GroupNo;
@@ -16,10 +16,13 @@ use scheduler::new_jobs::NewJobs;
 use scheduler::origin::Origin;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
-use scheduler::step::Answer;
+use scheduler::step::{Answer, PendingReason};
 use tokio::sync::oneshot;
 
 use crate::catalogue::Definitions;
+
+/// Jobs that wait, each with the reason.
+pub(super) type PendingReasons = Vec<(JobId, PendingReason)>;
 
 /// A request to the engine, with the channel for the answer.
 #[derive(Debug)]
@@ -54,6 +57,15 @@ pub enum Command {
         batch: JobId,
         /// The caller's name, for the notes of the members.
         by: Arc<str>,
+        /// Receives the answer after its commit.
+        reply: oneshot::Sender<Answer>,
+    },
+    /// Changes the limits of a batch.
+    ChangeBatch {
+        /// The first member of the batch.
+        batch: JobId,
+        /// The new limits.
+        update: BatchUpdate,
         /// Receives the answer after its commit.
         reply: oneshot::Sender<Answer>,
     },
@@ -148,6 +160,13 @@ pub enum Command {
         job: JobId,
         /// Receives the answer after its commit.
         reply: oneshot::Sender<Option<Explanation>>,
+    },
+    /// Reads why jobs wait.
+    PendingReasons {
+        /// Their numbers.
+        jobs: Vec<JobId>,
+        /// Receives the answer: those that wait.
+        reply: oneshot::Sender<PendingReasons>,
     },
     /// Waits for the end of a job. For a job that is not live the sender is dropped without an answer.
     AwaitEnd {

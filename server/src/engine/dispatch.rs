@@ -88,6 +88,9 @@ impl EffectDispatcher {
         for (reply, limits) in effects.limits {
             let _ = reply.send(limits);
         }
+        for (reply, reasons) in effects.reasons {
+            let _ = reply.send(reasons);
+        }
         for (reply, explanation) in effects.explanations {
             let _ = reply.send(explanation);
         }

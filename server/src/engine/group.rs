@@ -9,6 +9,7 @@ use scheduler::snapshot::Snapshot;
 use scheduler::step::{Change, Effect};
 use tokio::sync::oneshot;
 
+use super::command::PendingReasons;
 use super::refused::Fingerprint;
 use crate::store::{DefinitionHashes, Group, StoredDefinition};
 
@@ -36,6 +37,8 @@ pub(super) struct GroupEffects {
     pub(super) explanations: Vec<(oneshot::Sender<Option<Explanation>>, Option<Explanation>)>,
     /// State of limits, likewise.
     pub(super) limits: Vec<(oneshot::Sender<LimitsReport>, LimitsReport)>,
+    /// Reasons of waiting jobs, likewise.
+    pub(super) reasons: Vec<(oneshot::Sender<PendingReasons>, PendingReasons)>,
     pub(super) snapshot: Option<Arc<Snapshot>>,
     /// The committed group, for the event feed; none if it had no changes.
     pub(super) group: Option<Arc<Group>>,
@@ -49,6 +52,7 @@ impl GroupEffects {
             && self.not_live.is_empty()
             && self.explanations.is_empty()
             && self.limits.is_empty()
+            && self.reasons.is_empty()
             && self.snapshot.is_none()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use protocol::{JobId, Revision, Timestamp, Uptime, WorkerId};
-use scheduler::batches::BatchOptions;
+use scheduler::batches::{BatchOptions, BatchUpdate};
 use scheduler::definition::Definition;
 use scheduler::explain::Explanation;
 use scheduler::ids::GroupNo;
@@ -18,7 +18,7 @@ use scheduler::origin::Origin;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
 use scheduler::snapshot::Snapshot;
-use scheduler::step::Answer;
+use scheduler::step::{Answer, PendingReason};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::command::Command;
@@ -117,6 +117,14 @@ impl Handle {
         self.ask(|reply| Command::CancelBatch { batch, by, reply }).await
     }
 
+    /// Changes the limits of a batch.
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    pub async fn change_batch(&self, batch: JobId, update: BatchUpdate) -> Result<Answer, Busy> {
+        self.ask(|reply| Command::ChangeBatch { batch, update, reply }).await
+    }
+
     /// Cancels a job unless a worker has it.
     ///
     /// # Errors
@@ -210,6 +218,16 @@ impl Handle {
     pub async fn explain(&self, job: JobId) -> Result<Option<Explanation>, Busy> {
         let (reply, answer) = oneshot::channel();
         self.inbox.try_send(Command::Explain { job, reply }).map_err(|_| Busy)?;
+        answer.await.map_err(|_| Busy)
+    }
+
+    /// Reads why jobs wait, of those that wait.
+    ///
+    /// # Errors
+    /// [`Busy`], as in [`Self::submit`].
+    pub async fn pending_reasons(&self, jobs: Vec<JobId>) -> Result<Vec<(JobId, PendingReason)>, Busy> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.try_send(Command::PendingReasons { jobs, reply }).map_err(|_| Busy)?;
         answer.await.map_err(|_| Busy)
     }
 

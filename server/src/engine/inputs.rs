@@ -207,6 +207,7 @@ fn reject(command: Command) {
         Command::Submit { reply, .. }
         | Command::Cancel { reply, .. }
         | Command::CancelBatch { reply, .. }
+        | Command::ChangeBatch { reply, .. }
         | Command::Release { reply, .. }
         | Command::Update { reply, .. }
         | Command::Operate { reply, .. }
@@ -221,6 +222,7 @@ fn reject(command: Command) {
         | Command::AddDefinition { .. }
         | Command::MissingSecrets(_)
         | Command::Explain { .. }
+        | Command::PendingReasons { .. }
         | Command::Limits { .. }
         | Command::AwaitEnd { .. } => {}
     }

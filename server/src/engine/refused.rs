@@ -214,6 +214,7 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
         }
         Command::Cancel { job, .. } => fingerprint("cancel", job),
         Command::CancelBatch { batch, .. } => fingerprint("cancel batch", batch),
+        Command::ChangeBatch { batch, update, .. } => fingerprint("change batch", &(batch, update)),
         Command::Release { job, .. } => fingerprint("release", job),
         // A repeated request may come at another time, and that decides what it leads to.
         Command::Update { job, .. } => fingerprint("update", job),
@@ -241,6 +242,7 @@ pub(super) fn fingerprint_command(command: &Command) -> Option<Fingerprint> {
         | Command::AddDefinition { .. }
         | Command::MissingSecrets(_)
         | Command::Explain { .. }
+        | Command::PendingReasons { .. }
         | Command::Limits { .. }
         | Command::AwaitEnd { .. } => {
             return None;

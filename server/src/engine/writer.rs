@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use protocol::Epoch;
 use scheduler::hooks::{HookResult, HookRow};
-use scheduler::pauses::PauseChange;
+use scheduler::pauses::{PauseChange, PauseTarget};
 use scheduler::step::Change;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -252,6 +252,9 @@ fn commit(store: &mut dyn Store, group: &Group) -> Result<(), CommitError> {
 fn log_ended_interventions(group: &Group) {
     for change in &group.changes {
         match change {
+            Change::Paused { target: target @ PauseTarget::Batch(_), pause: PauseChange::Ended(_) } => {
+                tracing::info!(%target, "pause ended at the time that was given with it: waiting members go on");
+            }
             Change::Paused { target, pause: PauseChange::Ended(_) } => {
                 tracing::info!(%target, "pause ended at the time that was given with it: jobs and schedules go on");
             }

@@ -11,7 +11,7 @@ use scheduler::fleet::facts::WorkerState;
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
 use scheduler::job::State;
-use scheduler::pauses::PauseTarget;
+use scheduler::pauses::{PauseChange, PauseTarget};
 use scheduler::restore::LiveJob;
 use scheduler::run_on::LiveParent;
 use scheduler::schedules::FireVerdict;
@@ -203,15 +203,19 @@ impl FeedState {
                     };
                     sink.add(row.at, kind, Subject::Fire(Box::new(row.clone())));
                 }
+                // `batch.ended` says so.
+                Change::Paused { pause: PauseChange::BatchEnded, .. } => {}
                 Change::Paused { target, pause } => {
-                    let is_of_schedules =
-                        matches!(target, PauseTarget::Schedules | PauseTarget::Schedule(..));
-                    let kind = match (is_of_schedules, pause.in_force().is_some()) {
-                        (true, true) => "schedule.paused",
-                        (true, false) => "schedule.resumed",
-                        (false, true) => "definition.paused",
-                        (false, false) => "definition.resumed",
+                    let (paused, resumed) = match target {
+                        PauseTarget::Schedules | PauseTarget::Schedule(..) => {
+                            ("schedule.paused", "schedule.resumed")
+                        }
+                        PauseTarget::Batch(_) => ("batch.paused", "batch.resumed"),
+                        PauseTarget::Server | PauseTarget::Group(_) | PauseTarget::Definition(_) => {
+                            ("definition.paused", "definition.resumed")
+                        }
                     };
+                    let kind = if pause.in_force().is_some() { paused } else { resumed };
                     sink.add(group.at, kind, Subject::Pause(target.clone(), pause.clone()));
                 }
                 Change::Expectation(row) => self.expectation(row, group.at, &mut sink),
@@ -230,7 +234,8 @@ impl FeedState {
                 | Change::IdempotencyKeyStored { .. }
                 | Change::NumbersSkipped { .. }
                 | Change::BatchAdded(_)
-                | Change::BatchCancelled { .. } => {}
+                | Change::BatchCancelled { .. }
+                | Change::BatchChanged { .. } => {}
                 change => self.job_change(change, group.at, &mut sink),
             }
         }

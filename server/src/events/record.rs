@@ -17,7 +17,7 @@ use super::id::EventId;
 use crate::store::JobSlot;
 
 /// All kinds of events, in the order of the docs.
-pub const KINDS: [&str; 46] = [
+pub const KINDS: [&str; 48] = [
     "job.accepted",
     "job.assigned",
     "job.started",
@@ -39,6 +39,8 @@ pub const KINDS: [&str; 46] = [
     "attempt.gone",
     "batch.accepted",
     "batch.ended",
+    "batch.paused",
+    "batch.resumed",
     "hook.made",
     "hook.left_out",
     "schedule.fired",

@@ -109,7 +109,7 @@ impl Gauges {
         to.register("jobs_waiting", "Queued jobs, by the reason why they wait", all.waiting.clone());
         let held = "Jobs in quarantine: each waits for an operator";
         to.register("jobs_quarantined", held, all.quarantined.clone());
-        let pauses = "Pauses in force: of the server, of schedules, groups and definitions";
+        let pauses = "Pauses in force: of the server, of schedules, groups, definitions and batches";
         to.register("pauses", pauses, all.pauses.clone());
         let oldest = "Seconds since the oldest queued job was due; 0 if none waits";
         to.register("oldest_wait_seconds", oldest, all.oldest_wait.clone());

@@ -228,7 +228,9 @@ impl Message<'_> {
                 last_at: Time(row.last_at),
                 test: self.is_test,
                 job: self.job.map(|job| WebhookJob::of(job, self)),
-                batch: self.ended_batch().map(|ended| batch::summary(ended.row.clone())),
+                batch: self
+                    .ended_batch()
+                    .map(|ended| batch::summary(ended.row.clone(), &scheduler::pauses::Pauses::default())),
                 url: self.url(),
                 text: self.text(),
             },

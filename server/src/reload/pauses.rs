@@ -69,7 +69,9 @@ fn of_removed(before: &Definitions, after: &Definitions, pauses: &Pauses) -> Vec
             PauseTarget::Schedule(name, id) => {
                 (name, format!("the schedule {id} of {name} is paused{until}"))
             }
-            PauseTarget::Server | PauseTarget::Schedules | PauseTarget::Group(_) => continue,
+            PauseTarget::Server | PauseTarget::Schedules | PauseTarget::Group(_) | PauseTarget::Batch(_) => {
+                continue;
+            }
         };
         if before.find(name).is_some() && after.find(name).is_none() {
             warnings.push(format!("{what}, and {name} is removed: {then}"));

@@ -138,10 +138,14 @@ impl BatchState {
 /// A filter for lists of batches. All conditions must hold.
 #[derive(Clone, Debug, Default)]
 pub struct BatchFilter {
-    /// With this name.
+    /// With this name; `*` stands for any text.
     pub name: Option<String>,
     /// In one of these states; empty: any.
     pub states: Vec<BatchState>,
+    /// Made by the holder of this token, or by this user. A batch has the requester of any of its members, which is the same for all.
+    pub submitted_by: Option<String>,
+    /// With a member that has this label.
+    pub label: Option<(String, String)>,
     /// With a number below this one (the cursor).
     pub before: Option<JobId>,
     /// At most this many.

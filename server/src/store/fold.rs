@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use protocol::order::StopCause;
 use protocol::{Fence, JobId, Timestamp, Token, WorkerId};
-use scheduler::batches::NewBatch;
+use scheduler::batches::{BatchLimits, NewBatch};
 use scheduler::definition::Definition;
 use scheduler::expectations::ExpectationRow;
 use scheduler::fleet::row::WorkerRow;
@@ -59,6 +59,8 @@ pub(super) struct Folded<'g> {
     pub(super) new_batches: Vec<&'g NewBatch>,
     /// Batches that somebody cancels here: the first member, the requester, and when it was.
     pub(super) cancelled_batches: Vec<(JobId, &'g str, Timestamp)>,
+    /// Batches whose limits change here, with all of their limits.
+    pub(super) changed_batches: Vec<(JobId, BatchLimits)>,
     /// Batches that end here: the first member, and when the last one ended.
     pub(super) ended_batches: Vec<(JobId, Timestamp)>,
     /// Large batches whose members are made from here on: the first and the last one.
@@ -177,6 +179,7 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
             }
             Change::BatchAdded(batch) => folded.new_batches.push(batch),
             Change::BatchCancelled { first, by, at } => folded.cancelled_batches.push((*first, by, *at)),
+            Change::BatchChanged { first, limits } => folded.changed_batches.push((*first, *limits)),
             Change::BatchEnded { first, at, .. } => folded.ended_batches.push((*first, *at)),
             Change::PendingBatch { first, last } => folded.pending_batches.push((*first, *last)),
             Change::BatchCompleted { first } => folded.completed_batches.push(*first),
@@ -282,6 +285,7 @@ impl<'g> JobWrite<'g> {
             | Change::NumbersSkipped { .. }
             | Change::BatchAdded(_)
             | Change::BatchCancelled { .. }
+            | Change::BatchChanged { .. }
             | Change::BatchEnded { .. }
             | Change::PendingBatch { .. }
             | Change::BatchCompleted { .. }

@@ -30,7 +30,7 @@ fn pause(server: &Server, pauses: impl IntoIterator<Item = (PauseTarget, Interve
     let pauses: Vec<_> = pauses.into_iter().collect();
     server.stand.world().schedules.paused = pauses.clone();
     let mut facts = snapshot();
-    facts.pauses = Pauses::of(pauses);
+    facts.pauses = Pauses::of(pauses).into();
     server.snapshot.send_replace(Arc::new(facts));
 }
 
@@ -189,7 +189,7 @@ async fn a_job_of_a_paused_definition_names_the_pause() {
     facts.waiting = vec![crate::support::facts::waiting(None, PendingReason::Paused, 5)];
     let origin = Origin { by: "anna".into(), reason: Some("x".repeat(300).into()) };
     let long = Intervention { origin, ..of_anna(1_000) };
-    facts.pauses = Pauses::of([(PauseTarget::Server, long), (definition("resize"), of_anna(2_000))]);
+    facts.pauses = Pauses::of([(PauseTarget::Server, long), (definition("resize"), of_anna(2_000))]).into();
     server.snapshot.send_replace(Arc::new(facts));
     let expected = format!(
         "the whole server is paused since 1970-01-01T00:00:01.000Z by anna: {}…; \

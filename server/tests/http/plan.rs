@@ -69,7 +69,7 @@ async fn a_plan_warns_of_a_paused_schedule_whose_rule_changes() {
     let id = gone["key"].as_str().unwrap_or_default().trim_start_matches("schedules.");
     let mut facts = snapshot();
     let target = PauseTarget::Schedule("report".into(), ScheduleId::named(id));
-    facts.pauses = Pauses::of([(target, Timestamp(1).into())]);
+    facts.pauses = Pauses::of([(target, Timestamp(1).into())]).into();
     server.snapshot.send_replace(Arc::new(facts));
     let warnings = plan(&server, &changed).await["warnings"].clone();
     let text = warnings[0].as_str().unwrap_or_default();
@@ -109,7 +109,7 @@ async fn a_plan_and_a_reload_warn_of_a_paused_definition_that_goes() {
     let targets = [PauseTarget::Definition("report".into()), PauseTarget::Schedule("report".into(), id)];
     let until = |target: &PauseTarget| matches!(target, PauseTarget::Schedule(..)).then_some(Timestamp(9));
     let pause = |target| (Intervention { until: until(&target), ..Timestamp(1).into() }, target);
-    facts.pauses = Pauses::of(targets.into_iter().map(pause).map(|(pause, target)| (target, pause)));
+    facts.pauses = Pauses::of(targets.into_iter().map(pause).map(|(pause, target)| (target, pause))).into();
     server.snapshot.send_replace(Arc::new(facts));
     let then = "report is removed: its pause does not hold for the new definitions (reports): give them \"enabled: false\" if they are not to start";
     let expected = json!([

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use protocol::JobId;
 use scheduler::batches::{LiveBatch, NewBatch, is_failure};
 use scheduler::job::State;
+use scheduler::pauses::PauseChange;
 use scheduler::step::Change;
 
 use super::Row;
@@ -41,6 +42,12 @@ impl Batches {
                     ));
                 }
             }
+            Change::BatchChanged { first, limits } => {
+                let batch =
+                    self.live.get_mut(first).ok_or_else(|| format!("there is no batch of job {first}"))?;
+                batch.options.max_failures = limits.max_failures;
+                batch.options.concurrency = limits.concurrency;
+            }
             Change::BatchEnded { first, failed, state, .. } => {
                 let batch =
                     self.live.remove(first).ok_or_else(|| format!("there is no batch of job {first}"))?;
@@ -60,6 +67,31 @@ impl Batches {
         Ok(())
     }
 
+    /// The limit of a batch is another one: its members need it from now on.
+    pub(super) fn limit_members(&self, first: JobId, rows: &mut Rows) {
+        let limit = self.limit_of(first);
+        let members = self.live.get(&first).map_or(0, |batch| batch.count) as usize;
+        for row in rows.iter_mut().skip(first.0 as usize - 1).take(members).flatten() {
+            row.limited_by = limit;
+        }
+    }
+
+    /// Somebody pauses a batch that has not ended, or its pause is over: with the batch, or before.
+    ///
+    /// # Errors
+    /// The batch has ended, or has not.
+    pub(super) fn pause(&self, first: JobId, pause: &PauseChange, rows: &mut Rows) -> Result<(), String> {
+        let batch = self.live.get(&first);
+        if batch.is_none() != matches!(pause, PauseChange::BatchEnded) {
+            return Err(format!("the batch of job {first}, {batch:?}, is paused: {pause:?}"));
+        }
+        let members = batch.map_or(0, |batch| batch.count) as usize;
+        for row in rows.iter_mut().skip(first.0 as usize - 1).take(members).flatten() {
+            row.batch_paused = pause.in_force().is_some();
+        }
+        Ok(())
+    }
+
     /// Forgets a batch that was never finished.
     pub(super) fn forget(&mut self, first: JobId) {
         self.live.remove(&first);
@@ -68,6 +100,11 @@ impl Batches {
     /// The batch has not ended.
     pub(super) fn is_live(&self, first: JobId) -> bool {
         self.live.contains_key(&first)
+    }
+
+    /// The latest batch that has not ended.
+    pub(super) fn last_live(&self) -> Option<JobId> {
+        self.live.keys().next_back().copied()
     }
 
     /// The state in which a batch ended.

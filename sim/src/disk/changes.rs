@@ -2,6 +2,7 @@
 
 use protocol::report::Outcome;
 use protocol::{Fence, JobId, Timestamp, Token};
+use scheduler::pauses::PauseTarget;
 use scheduler::step::{AddedJob, Assigned, Change, Ended, Note};
 
 use super::{Disk, Moved};
@@ -13,6 +14,11 @@ impl Disk {
             Change::Added(added) => self.take_added(added, moved),
             Change::PendingBatch { first, last } => self.reserve_batch(*first, *last),
             Change::BatchCompleted { first } => self.complete_batch(*first, moved),
+            Change::BatchChanged { first, .. } => {
+                self.batches.take(change, &self.rows)?;
+                self.batches.limit_members(*first, &mut self.rows);
+                Ok(())
+            }
             Change::BatchAdded(_) | Change::BatchCancelled { .. } | Change::BatchEnded { .. } => {
                 self.batches.take(change, &self.rows)
             }
@@ -45,6 +51,11 @@ impl Disk {
             Change::Expectation(row) => self.expect(row),
             Change::ExpectationDropped { definition } => {
                 self.expectations.remove(definition);
+                Ok(())
+            }
+            Change::Paused { target: PauseTarget::Batch(first), pause } => {
+                self.batches.pause(*first, pause, &mut self.rows)?;
+                self.schedules.take(change, &self.rows);
                 Ok(())
             }
             Change::Schedule(_) | Change::Fire(_) | Change::Paused { .. } => {
@@ -173,6 +184,10 @@ impl Disk {
         self.may_follow(token.job)?;
         self.may_go(assigned)?;
         let definition = self.row(token.job).and_then(|row| self.definitions.get(&row.revision));
+        let counted = self.counted_as(token.job);
+        if self.row(counted).is_some_and(|row| row.batch_paused) {
+            return Err(format!("I28 {token} is given to a worker while its batch is paused"));
+        }
         if definition.is_some_and(|definition| self.schedules.must_wait(definition)) {
             return Err(format!("I28 {token} is given to a worker while its definition is paused"));
         }

@@ -62,6 +62,11 @@ impl Disk {
         Some((first, self.batches.end_of(first)))
     }
 
+    /// The latest batch that has not ended.
+    pub(crate) fn last_live_batch(&self) -> Option<JobId> {
+        self.batches.last_live()
+    }
+
     /// The batch of a job, if it has not ended.
     pub(crate) fn batch_of(&self, job: JobId) -> Option<JobId> {
         self.batches.of(job)

@@ -37,6 +37,8 @@ pub(crate) struct Row {
     pub(crate) rate: Option<(LimitId, Rate)>,
     /// The batch that limits how many of its members hold a worker, and that number.
     pub(crate) limited_by: Option<(JobId, usize)>,
+    /// Its batch is paused.
+    pub(crate) batch_paused: bool,
     /// Its unique key, since it was given one.
     pub(crate) unique: Option<UniqueId>,
     pub(crate) job_failures: u32,
@@ -97,6 +99,7 @@ impl Row {
             permit: None,
             rate: None,
             limited_by: None,
+            batch_paused: false,
             unique: None,
             job_failures: 0,
             oom_kills: 0,

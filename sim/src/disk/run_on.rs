@@ -122,8 +122,12 @@ impl Disk {
 
     /// The batch that limits how many of its jobs run, with its limit. A member counts as its parent.
     pub(crate) fn batch_limit(&self, job: JobId) -> Option<(JobId, usize)> {
-        let counted = self.sets.members.get(&job).map_or(job, |member| member.parent);
-        self.row(counted)?.limited_by
+        self.row(self.counted_as(job))?.limited_by
+    }
+
+    /// The job by which a batch knows this one.
+    pub(crate) fn counted_as(&self, job: JobId) -> JobId {
+        self.sets.members.get(&job).map_or(job, |member| member.parent)
     }
 
     /// The job is a member that one worker only may run.

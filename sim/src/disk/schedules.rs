@@ -309,6 +309,11 @@ impl Schedules {
         self.paused.iter().filter_map(|(target, pause)| Some((target, pause.until?)))
     }
 
+    /// The batches that are paused.
+    pub(crate) fn paused_batches(&self) -> impl Iterator<Item = &PauseTarget> {
+        self.paused.keys().filter(|target| matches!(target, PauseTarget::Batch(_)))
+    }
+
     /// True if this target is paused itself.
     pub(crate) fn is_in_force(&self, target: &PauseTarget) -> bool {
         self.paused.contains_key(target)
@@ -326,7 +331,7 @@ impl Schedules {
             PauseTarget::Server => true,
             PauseTarget::Group(name) => group == Some(&**name),
             PauseTarget::Definition(name) => **name == *definition.name,
-            PauseTarget::Schedules | PauseTarget::Schedule(..) => false,
+            PauseTarget::Schedules | PauseTarget::Schedule(..) | PauseTarget::Batch(_) => false,
         })
     }
 
@@ -334,7 +339,7 @@ impl Schedules {
     fn is_paused(&self, (definition, schedule): &Key) -> bool {
         self.paused.keys().any(|target| match target {
             PauseTarget::Server | PauseTarget::Schedules => true,
-            PauseTarget::Group(_) => false,
+            PauseTarget::Group(_) | PauseTarget::Batch(_) => false,
             PauseTarget::Definition(name) => name == definition,
             PauseTarget::Schedule(name, id) => name == definition && id == schedule,
         })

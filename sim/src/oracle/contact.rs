@@ -149,7 +149,8 @@ impl Oracle {
         // Other jobs of its definition may run on workers that it does not ask for.
         let is_narrowed = row.narrowing.is_some();
         let is_grouped = concurrency.is_some_and(|rule| is_member || is_narrowed || rule.group.is_some());
-        let is_of_limited_batch = disk.batch_limit(closed.token.job).is_some();
+        let is_of_limited_batch =
+            disk.batch_limit(closed.token.job).is_some() || self.is_of_changed_batch(disk, closed.token.job);
         let holds_shared_permits = is_grouped || is_of_limited_batch;
         let waits = definition.loss.on_lost == OnLost::Retry
             && definition.waits.queue.is_none()

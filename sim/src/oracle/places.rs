@@ -43,6 +43,13 @@ impl Oracle {
         scheduler: &Scheduler,
         step: &Step,
     ) {
+        let is_of_changed = |job| self.is_of_changed_batch(disk, job);
+        let assigned = step.changes.iter().filter_map(|change| match change {
+            Change::Assigned(it) => Some(it.token.job),
+            _ => None,
+        });
+        // Jobs with limits take free slots only.
+        let excused: Vec<JobId> = assigned.filter(|job| is_of_changed(*job)).collect();
         let (ours, set_aside) = (&mut self.places, &self.set_aside);
         let mut wrong = None;
         for change in &step.changes {
@@ -50,6 +57,7 @@ impl Oracle {
                 Change::Assigned(it) => {
                     let last = ours.last.get(&it.token.job).copied();
                     wrong = wrong.or(last
+                        .filter(|_| !excused.contains(&it.token.job))
                         .filter(|last| !may_go(scheduler, (disk, workload), set_aside, it, *last))
                         .zip(Some(it)));
                     ours.holders.insert(it.token.job, it.worker);

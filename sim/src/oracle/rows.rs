@@ -356,6 +356,7 @@ impl Oracle {
         let passed_over = rows.iter().enumerate().find(|(other, it)| {
             it.as_ref().is_some_and(|it| {
                 it.state == State::Queued
+                    && !it.batch_paused
                     && it.revision == row.revision
                     && it.narrowing == row.narrowing
                     && it.limited_by == row.limited_by

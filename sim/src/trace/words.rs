@@ -21,6 +21,7 @@ pub(crate) fn input(input: &Input) -> String {
             )
         }
         Input::Cancel(it) => format!("cancel job {}", it.job),
+        Input::ChangeBatch(it) => format!("change the batch of job {}: {:?}", it.batch, it.update),
         Input::CancelBatch(it) => format!("cancel the batch of job {}", it.batch),
         Input::Release(it) => format!("release job {}", it.job),
         Input::Connected(it) => {
@@ -79,6 +80,7 @@ pub(crate) fn change(change: &Change) -> String {
             format!("jobs from {} on are a batch of {}{}", it.first, it.count, max.unwrap_or_default())
         }
         Change::BatchCancelled { first, .. } => format!("the batch of job {first} is cancelled"),
+        Change::BatchChanged { first, limits } => format!("the batch of job {first} has {limits:?}"),
         Change::BatchEnded { first, failed, state, .. } => {
             format!("the batch of job {first} ended {}, {failed} failed", state.name())
         }

@@ -14,7 +14,7 @@ pub(crate) mod retried;
 pub(crate) mod selection;
 mod verb;
 
-pub(crate) use batch_cancel::cancel_batch;
+pub(crate) use batch_cancel::{cancel_batch, check_scope_of_members};
 
 use std::sync::Arc;
 use std::time::Duration;

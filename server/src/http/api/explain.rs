@@ -38,20 +38,28 @@ pub(crate) async fn job(
     State(state): State<Arc<AppState>>,
     Id(id): Id,
 ) -> Result<Json<shapes::Explanation>, Problem> {
+    explain(&state, id).await.map(Json)
+}
+
+/// Explains a job.
+///
+/// # Errors
+/// `job_not_found`, and those of the engine and of a read.
+pub(super) async fn explain(state: &AppState, id: u64) -> Result<shapes::Explanation, Problem> {
     let explanation = state.services.engine.explain(JobId(id)).await?;
     // Read after the engine's answer, which is durable: a job that has left the scheduler has ended in the archive.
-    let record = find(&state, JobId(id)).await?;
-    let requester = requester(&state, &record).await?;
+    let record = find(state, JobId(id)).await?;
+    let requester = requester(state, &record).await?;
     let row = &record.row;
     let explanation = explanation.filter(|_| !row.state.has_ended());
     let snapshot = state.services.engine.snapshot();
     let workers = explanation.as_ref().map(|it| verdicts(&record, it, &snapshot)).unwrap_or_default();
     let estimate = match &explanation {
-        Some(explanation) => estimate::of(&state, explanation).await?,
+        Some(explanation) => estimate::of(state, explanation).await?,
         None => None,
     };
     let before = explanation.as_ref().and_then(|it| it.before);
-    Ok(Json(shapes::Explanation {
+    Ok(shapes::Explanation {
         id,
         name: row.definition.clone(),
         state: row.state.name().into(),
@@ -71,7 +79,7 @@ pub(crate) async fn job(
         estimate,
         aged_steps: explanation.as_ref().and_then(|it| it.aged_steps),
         workers,
-    }))
+    })
 }
 
 /// The requester of the cancel of a job that a worker had. Its reason does not tell if an earlier version has ended it.

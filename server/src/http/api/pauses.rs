@@ -1,4 +1,4 @@
-//! Pauses of the server, of groups, definitions and schedules.
+//! Pauses of the server, of groups, definitions, schedules and batches.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::excerpt::excerpt;
 use crate::http::api::submission_answer::YES;
+use crate::http::api::{batches, bulk};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
@@ -27,6 +28,7 @@ use crate::http::request::path::{Name, NameAndVerb};
 use crate::http::request::query::{Query, nearest};
 use crate::http::request::{body, intervention};
 use crate::http::state::AppState;
+use crate::store::BatchRow;
 
 /// `GET /api/pauses`
 pub(crate) async fn list(
@@ -84,6 +86,26 @@ pub(crate) async fn pause_schedules(
     let (parts, body) = request.into_parts();
     let order = order(paused, &parts.headers, body).await?;
     perform(&state, PauseTarget::Schedules, order, AnswerForm::of(&parts.headers)).await
+}
+
+/// `POST /api/batches/{id}/pause` and `/resume`.
+pub(crate) async fn pause_batch(
+    state: &Arc<AppState>,
+    batch: &BatchRow,
+    paused: bool,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    Query::of(&parts.uri)?.finish()?;
+    let order = order(paused, &parts.headers, body).await?;
+    let target = PauseTarget::Batch(batch.first);
+    note::object(target.to_string());
+    if batch.ended_at.is_some() {
+        return Err(batches::has_ended(batch.first, batch.state.name()));
+    }
+    bulk::check_scope_of_members(state, batch.first, &parts).await?;
+    let found = command(state, &target, order, batch.definition.as_deref(), AnswerForm::of(&parts.headers));
+    found.await
 }
 
 /// A command of an operator.
@@ -154,7 +176,9 @@ async fn perform(
     let actor = Actor::current();
     match &target {
         PauseTarget::Definition(name) | PauseTarget::Schedule(name, _) => actor.check_scope(name)?,
-        PauseTarget::Server | PauseTarget::Group(_) | PauseTarget::Schedules => actor.check_whole_scope()?,
+        PauseTarget::Server | PauseTarget::Group(_) | PauseTarget::Schedules | PauseTarget::Batch(_) => {
+            actor.check_whole_scope()?;
+        }
     }
     let snapshot = state.services.engine.snapshot();
     // A paused definition or group may have left jobs.yaml since.
@@ -162,13 +186,31 @@ async fn perform(
     if !was_paused {
         check_known(state, &snapshot, &target)?;
     }
+    command(state, &target, order, None, form).await
+}
+
+/// Gives a command to the engine. `member` is the definition of a member of the batch that is the target.
+///
+/// # Errors
+/// `already_finished`, `too_many_paused`, `unknown_schedule`, and those of the engine.
+async fn command(
+    state: &AppState,
+    target: &PauseTarget,
+    order: PauseOrResume,
+    member: Option<&str>,
+    form: AnswerForm,
+) -> Result<Response, Problem> {
     let (paused, until, origin) = match order {
         PauseOrResume::Pause(InterventionOrder { until, origin }) => (true, until, origin),
         PauseOrResume::Resume { by } => (false, None, Origin { by, reason: None }),
     };
     match state.services.engine.pause(target.clone(), paused, until, origin).await? {
-        Answer::Pause(result) => Ok(answer(state, &target, paused, &result, form)),
-        Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(&target)),
+        Answer::Pause(result) => Ok(answer(state, target, (paused, member), &result, form)),
+        Answer::Rejected(Rejection::UnknownSchedule) => Err(no_schedule(target)),
+        Answer::Rejected(Rejection::NotLive) => match target {
+            PauseTarget::Batch(first) => Err(batches::has_ended(*first, "ended")),
+            _ => Err(Rejection::NotLive.into()),
+        },
         Answer::Rejected(rejection) => Err(rejection.into()),
         answer => Err(Problem::unexpected_answer(&answer)),
     }
@@ -179,7 +221,7 @@ async fn perform(
 fn answer(
     state: &AppState,
     target: &PauseTarget,
-    paused: bool,
+    (paused, member): (bool, Option<&str>),
     result: &PauseResult,
     form: AnswerForm,
 ) -> Response {
@@ -192,7 +234,7 @@ fn answer(
     }
     headers.insert("preference-applied", HeaderValue::from_static("return=representation"));
     let shown = |pause: &Option<Intervention>| pause.as_ref().map(|it| shapes::Pause::of(target, it));
-    let others = if paused { Vec::new() } else { others(state, target) };
+    let others = if paused { Vec::new() } else { others(state, target, member) };
     let shown = shapes::PauseResult {
         changed: result.is_changed(),
         pause: shown(&result.in_force),
@@ -204,7 +246,7 @@ fn answer(
 
 /// The pauses that reach jobs or schedules of this target, but are not its own. Walks over all of them and once over all definitions, for a
 /// command of an operator.
-fn others(state: &AppState, target: &PauseTarget) -> Vec<shapes::Pause> {
+fn others(state: &AppState, target: &PauseTarget, member: Option<&str>) -> Vec<shapes::Pause> {
     let snapshot = state.services.engine.snapshot();
     let catalogue = state.services.catalogue.current();
     let (mut members, mut scheduled) = (HashSet::new(), HashSet::new());
@@ -226,7 +268,13 @@ fn others(state: &AppState, target: &PauseTarget) -> Vec<shapes::Pause> {
             members.contains(&(Arc::clone(group), &**name))
         }
         (PauseTarget::Definition(of), PauseTarget::Schedule(name, _)) => of == name,
-        // Two groups, two definitions, or two schedules.
+        // Of a batch with several definitions one is known.
+        (PauseTarget::Definition(of), PauseTarget::Batch(_)) => member == Some(&**of),
+        (PauseTarget::Group(group), PauseTarget::Batch(_)) => {
+            member.is_some_and(|name| members.contains(&(Arc::clone(group), name)))
+        }
+        (PauseTarget::Schedules | PauseTarget::Schedule(..), PauseTarget::Batch(_)) => false,
+        // Two groups, two definitions, two schedules, or two batches.
         _ => false,
     };
     let reaches = |other: &PauseTarget| {
@@ -243,7 +291,9 @@ fn check_known(state: &AppState, snapshot: &Snapshot, target: &PauseTarget) -> R
     let definitions = state.services.catalogue.current();
     let mut in_use = snapshot.definitions.values();
     match target {
-        PauseTarget::Server | PauseTarget::Schedules | PauseTarget::Schedule(..) => Ok(()),
+        PauseTarget::Server | PauseTarget::Schedules | PauseTarget::Schedule(..) | PauseTarget::Batch(_) => {
+            Ok(())
+        }
         PauseTarget::Definition(name) if in_use.any(|it| *it.name == **name) => Ok(()),
         PauseTarget::Group(name) if in_use.any(|it| group_of(it).as_ref() == Some(name)) => Ok(()),
         PauseTarget::Definition(name) => find(&definitions, name).map(|_| ()),

@@ -29,14 +29,14 @@ pub(crate) fn pending_now(
     narrowing: Option<&Narrowing>,
 ) -> shapes::Reason {
     match reason {
-        PendingReason::Paused => presenter::paused(&state.services.engine.snapshot(), definition),
+        PendingReason::Paused => presenter::paused(&state.services.engine.snapshot(), definition, None),
         reason => presenter::pending_of(reason, narrowing),
     }
 }
 
 /// The problem of a submission that requires a worker, to a paused definition. No worker is to blame.
 pub(crate) fn refused_by_pause(state: &AppState, definition: Option<&Definition>) -> Problem {
-    let reason = presenter::paused(&state.services.engine.snapshot(), definition);
+    let reason = presenter::paused(&state.services.engine.snapshot(), definition, None);
     Problem::new(Code::NoWorker, reason.text)
         .hint("resume it, or leave require_worker out: the job then waits for the end of the pause")
         .retry_after(5)
@@ -56,7 +56,7 @@ pub(crate) fn warning(
     if matches!(reason, PendingReason::Members | PendingReason::NotDue) {
         let snapshot = state.services.engine.snapshot();
         let paused = definition.filter(|it| snapshot.pauses.of_jobs(it).next().is_some());
-        return paused.map(|definition| presenter::paused(&snapshot, Some(definition)));
+        return paused.map(|definition| presenter::paused(&snapshot, Some(definition), None));
     }
     let matches_none = matches!(
         reason,

@@ -85,6 +85,7 @@ codes! {
     DuplicateJob "duplicate_job" 409 "another job has the unique key";
     FileChanged "file_changed" 409 "somebody has edited the jobs file of the server";
     FileNotWritable "file_not_writable" 409 "the server cannot replace its jobs file";
+    TooManyPaused "too_many_paused" 409 "too many batches are paused";
     TooManyRemoved "too_many_removed" 409 "a deploy would remove more definitions than its caller allows";
     IdempotencyMismatch "idempotency_mismatch" 409 "the Idempotency-Key stands for another request";
     NotFailed "not_failed" 409 "the job has not failed";

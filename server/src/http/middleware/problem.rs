@@ -319,7 +319,9 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         PendingReason::Members => {
             "none of its members has started yet: GET /api/jobs?member_of= with its number lists them"
         }
-        PendingReason::Paused => "its definition, the group of that, or the whole server is paused",
+        PendingReason::Paused => {
+            "its batch, its definition, the group of that, or the whole server is paused"
+        }
         PendingReason::SecretsMissing => {
             "the server does not have all secrets of its definition: put them into --secrets-dir"
         }

@@ -114,6 +114,10 @@ impl From<Rejection> for Problem {
             Rejection::TooManyLabels => {
                 Self::new(Code::TooLong, "a worker has at most 64 labels that are set here").field("labels")
             }
+            Rejection::TooManyPausedBatches { max } => {
+                Self::new(Code::TooManyPaused, format!("{max} batches are paused, and more may not be at once"))
+                    .hint("resume or cancel one of them (GET /api/pauses lists them), or pause a definition or a group")
+            }
             Rejection::WorkerAway => Self::new(Code::WorkerAway, "it is not connected, and cannot be told")
                 .hint("ask again when it is back"),
             Rejection::NotUnmanaged => {

@@ -1,17 +1,20 @@
 //! Fills the JSON of batches from their rows.
 
 use protocol::Timestamp;
+use scheduler::pauses::Pauses;
 
 use crate::clock;
 use crate::http::present::shapes::{self, Time};
 use crate::store::BatchRow;
 
 /// A batch as lists show it.
-pub(crate) fn summary(row: BatchRow) -> shapes::BatchSummary {
-    summary_at(row, clock::now().utc)
+pub(crate) fn summary(row: BatchRow, pauses: &Pauses) -> shapes::BatchSummary {
+    summary_at(row, pauses, clock::now().utc)
 }
 
-fn summary_at(row: BatchRow, now: Timestamp) -> shapes::BatchSummary {
+fn summary_at(row: BatchRow, pauses: &Pauses, now: Timestamp) -> shapes::BatchSummary {
+    // The snapshot of the pauses may be older than the row.
+    let pause = pauses.of_batch(row.first).filter(|_| row.ended_at.is_none());
     let counts = row.counts;
     let ended = row.count.saturating_sub(counts.live());
     shapes::BatchSummary {
@@ -38,6 +41,7 @@ fn summary_at(row: BatchRow, now: Timestamp) -> shapes::BatchSummary {
         max_failures_reached: row.has_reached_max_failures(),
         cancelled_by: row.cancelled_by,
         cancelled_at: row.cancelled_at.map(Time),
+        pause: pause.map(|(target, pause)| shapes::Pause::of(&target, pause)),
         concurrency: row.concurrency,
         retry_of: row.retry_of.map(|of| of.0),
         retried_as: row.retried_as.map(|by| by.0),
@@ -95,7 +99,7 @@ mod tests {
     fn a_batch_in_which_too_many_failed_says_so() {
         let reached = |max_failures, failed, lost| {
             let counts = BatchCounts { failed, lost, ..BatchCounts::default() };
-            summary(BatchRow { max_failures, counts, ..row(0, 9) }).max_failures_reached
+            summary(BatchRow { max_failures, counts, ..row(0, 9) }, &Pauses::default()).max_failures_reached
         };
         assert!(reached(Some(2), 1, 1) && reached(Some(2), 3, 0));
         assert!(!reached(Some(2), 1, 0) && !reached(None, 9, 0));
@@ -104,7 +108,7 @@ mod tests {
     #[test]
     fn the_rest_is_expected_to_take_as_long_for_each_member_as_what_has_ended() {
         let at = |live, succeeded| {
-            let summary = summary_at(row(live, succeeded), Timestamp(11_000));
+            let summary = summary_at(row(live, succeeded), &Pauses::default(), Timestamp(11_000));
             (summary.progress, summary.eta.map(|eta| eta.0.0))
         };
         assert_eq!(at(30, 10), (0.25, Some(41_000)));

@@ -59,11 +59,14 @@ impl AppState {
                         name: Some(name.to_string()),
                         id: Some(id.to_string()),
                     }),
-                    PauseTarget::Server | PauseTarget::Group(_) | PauseTarget::Definition(_) => None,
+                    PauseTarget::Server
+                    | PauseTarget::Group(_)
+                    | PauseTarget::Definition(_)
+                    | PauseTarget::Batch(_) => None,
                 };
                 let by = match pause {
                     PauseChange::Resumed { by } => Some(by.to_string()).filter(|by| !by.is_empty()),
-                    PauseChange::Set(_) | PauseChange::Ended(_) => None,
+                    PauseChange::Set(_) | PauseChange::Ended(_) | PauseChange::BatchEnded => None,
                 };
                 let pause = Some(shapes::Pause::after(target, pause));
                 shapes::CommittedEvent { schedules, pause, by, ..event }

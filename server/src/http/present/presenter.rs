@@ -25,7 +25,7 @@ use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
 use crate::http::present::waiting;
 pub(crate) use crate::http::present::waiting::{
-    asked_labels, asked_workers, explain_hint, paused, paused_by, pending, pending_of,
+    asked_labels, asked_workers, explain_hint, paused, paused_by, pauses_of, pending, pending_of,
 };
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
@@ -199,7 +199,13 @@ impl Presenter {
                 self.snapshot.workers.get(only).map(|worker| worker.name.to_string())
             })),
             Some(PendingReason::SecretsMissing) => Some(self.secrets_missing(row)),
-            Some(PendingReason::Paused) => Some(paused(&self.snapshot, self.definition(row))),
+            Some(PendingReason::Paused) => {
+                Some(paused(&self.snapshot, self.definition(row), self.batch_of(row)))
+            }
+            Some(PendingReason::Members) => {
+                let pauses = pauses_of(&self.snapshot, self.definition(row), self.batch_of(row));
+                Some(pending(PendingReason::Members).and(pauses))
+            }
             Some(reason) => {
                 Some(pending_of(reason, row.narrowing.as_deref()).and(explain_hint(reason, row.job)))
             }
@@ -251,6 +257,9 @@ impl Presenter {
             State::Scheduled => Some(PendingReason::NotDue),
             State::Quarantined => Some(PendingReason::Quarantined),
             State::Queued if matches!(row.run_on_role, RunOnRole::Parent(_)) => Some(PendingReason::Members),
+            State::Queued if self.batch_of(row).is_some_and(|first| self.is_batch_paused(first)) => {
+                Some(PendingReason::Paused)
+            }
             State::Queued => {
                 // A job has an entry of its own only if it is pinned to its last worker, unless that attempt failed for infrastructure.
                 let is_own = |outcome| retry::budget(outcome) != RetryBudget::Infrastructure;
@@ -264,6 +273,18 @@ impl Presenter {
             }
             _ => None,
         }
+    }
+
+    /// The batch of a job. That of a member of a job on several workers is the one of its parent, and is known here while it is paused.
+    fn batch_of(&self, row: &JobRow) -> Option<JobId> {
+        match member_of(row) {
+            Some(member) => self.snapshot.pauses.batch_of(member.parent),
+            None => row.batch,
+        }
+    }
+
+    fn is_batch_paused(&self, first: JobId) -> bool {
+        self.snapshot.pauses.of_batch(first).is_some()
     }
 
     fn phase(&self, job: JobId) -> Option<shapes::Phase> {

@@ -120,13 +120,27 @@ pub(crate) fn paused_by<'p>(
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 
-/// As [`pending`], of a job with this definition, which may be unknown. The text names the pauses that hold it back.
-pub(crate) fn paused(snapshot: &Snapshot, definition: Option<&Definition>) -> shapes::Reason {
+/// As [`pending`], of a job with this definition, which may be unknown, and of this batch. The text names the pauses that hold it back.
+pub(crate) fn paused(
+    snapshot: &Snapshot,
+    definition: Option<&Definition>,
+    batch: Option<JobId>,
+) -> shapes::Reason {
     let reason = pending(PendingReason::Paused);
-    let named = definition.and_then(|it| paused_by(snapshot.pauses.of_jobs(it), LISTED_REASON_CHARS_MAX));
     // The pause may have ended since.
-    let Some(text) = named else { return reason };
+    let Some(text) = pauses_of(snapshot, definition, batch) else { return reason };
     shapes::Reason { text: text.into(), ..reason }
+}
+
+/// The pauses of a definition, which may be unknown, and of a batch, in words.
+pub(crate) fn pauses_of(
+    snapshot: &Snapshot,
+    definition: Option<&Definition>,
+    batch: Option<JobId>,
+) -> Option<String> {
+    let of_definition = definition.into_iter().flat_map(|it| snapshot.pauses.of_jobs(it));
+    let of_batch = batch.and_then(|first| snapshot.pauses.of_batch(first));
+    paused_by(of_definition.chain(of_batch), LISTED_REASON_CHARS_MAX)
 }
 
 /// The text for a job that waits and whose definition is not in jobs.yaml any more.

@@ -86,7 +86,7 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
 }
 
 /// An empty text would select every job, and a bulk request would act on all of them.
-fn not_empty(query: &mut Query, parameter: &'static str) -> Result<Option<String>, Problem> {
+pub(crate) fn not_empty(query: &mut Query, parameter: &'static str) -> Result<Option<String>, Problem> {
     match query.text(parameter)? {
         Some(text) if text.is_empty() => {
             Err(invalid_query(parameter, "it is empty").hint("leave it out to select all jobs"))
@@ -226,7 +226,7 @@ pub(crate) async fn find_worker_named(state: &AppState, name: String) -> Result<
     state.read(move |archive| archive.worker_named(&name)).await
 }
 
-fn label(text: &str) -> Result<(String, String), Problem> {
+pub(crate) fn label(text: &str) -> Result<(String, String), Problem> {
     let (name, value) =
         text.split_once('=').ok_or_else(|| invalid_query("label", "it is written name=value"))?;
     Ok((name.to_owned(), value.to_owned()))

@@ -2,6 +2,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod batch;
+pub(crate) mod batch_patch;
 pub(crate) mod body;
 pub(crate) mod cleared_fields;
 pub(crate) mod content_type;

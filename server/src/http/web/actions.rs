@@ -8,6 +8,7 @@ use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
+use protocol::JobId;
 use scheduler::pauses::PauseTarget;
 use serde_json::{Value, json};
 
@@ -141,16 +142,24 @@ async fn to_batch(state: &AppState, made: Response) -> Result<Response, Problem>
     Ok(see_other(&state.services.base_path, &format!("/batches/{}", batch.batch)))
 }
 
-/// `POST /batches/{id}/retry`: leads to the new batch.
+/// `POST /batches/{id}/{verb}`: pause or resume; or retry, which leads to the new batch.
 pub(crate) async fn batch(
     State(state): State<Arc<AppState>>,
     IdAndVerb(id, verb): IdAndVerb,
     request: Request,
 ) -> Result<Response, Problem> {
-    if verb != "retry" {
-        return Err(no_such_verb(&verb));
-    }
     let (shell, fields) = split(request).await?;
+    match verb.as_str() {
+        "retry" => {}
+        "pause" | "resume" => {
+            if is_still_paused(&state, &fields, &PauseTarget::Batch(JobId(id))) {
+                let asked = request_for(&shell, "", intervention_body(&fields, &verb).as_ref());
+                batches::operate(State(Arc::clone(&state)), IdAndVerb(id, verb), asked).await?;
+            }
+            return Ok(see_other(&state.services.base_path, &format!("/batches/{id}")));
+        }
+        other => return Err(no_such_verb(other)),
+    }
     let asked = with_key(request_for(&shell, "", None), &fields)?;
     let answer = batches::operate(State(Arc::clone(&state)), IdAndVerb(id, verb), asked).await?;
     let answer: RetriedBatch = read_answer(answer).await?;

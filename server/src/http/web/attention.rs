@@ -116,13 +116,22 @@ fn paused(snapshot: &Snapshot) -> impl Iterator<Item = (String, String)> {
             PauseTarget::Server | PauseTarget::Group(_) => "/definitions".to_owned(),
             PauseTarget::Schedules => "/schedules".to_owned(),
             PauseTarget::Definition(name) | PauseTarget::Schedule(name, _) => format!("/definitions/{name}"),
+            PauseTarget::Batch(first) => format!("/batches/{first}"),
         };
         let are = if *target == PauseTarget::Schedules { "are" } else { "is" };
         let shown = Pause::of(target, pause);
         (format!("{} {are} paused{}", shown.words(), shown.why()), link)
     };
-    let more = snapshot.pauses.iter().count().saturating_sub(PAUSES);
-    let rest = (more > 0).then(|| (format!("{more} more pauses"), "/definitions".to_owned()));
+    let left_out = snapshot.pauses.iter().skip(PAUSES);
+    let (batches, others): (Vec<_>, Vec<_>) =
+        left_out.partition(|(target, _)| matches!(target, PauseTarget::Batch(_)));
+    // Each page shows the pauses of its own kind only. A batch that has ended is not paused.
+    let rest = [
+        (others.len(), "more pauses", "/definitions"),
+        (batches.len(), "more batches are paused", "/batches?state=waiting%2Crunning"),
+    ];
+    let rest = rest.into_iter().filter(|(count, ..)| *count > 0);
+    let rest = rest.map(|(count, what, link)| (format!("{count} {what}"), link.to_owned()));
     snapshot.pauses.iter().take(PAUSES).map(line).chain(rest)
 }
 

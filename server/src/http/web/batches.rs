@@ -9,6 +9,7 @@ use axum::response::Response;
 use protocol::JobId;
 
 use super::chart::{self, Bar, Share};
+use super::definitions::PauseLine;
 use super::format::{self, Moment};
 use super::jobs::Row;
 use super::list_address::ListAddress;
@@ -124,6 +125,8 @@ struct BatchPage {
     /// Outcomes of members that ended badly, and their number.
     outcomes: Vec<(String, u32)>,
     failures: Vec<Row>,
+    /// Its own pause.
+    pause: Option<PauseLine>,
     dependents: Vec<Dependency>,
     /// True if the sender may act on the members.
     may_act: bool,
@@ -154,6 +157,7 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
         may_act: frame.may_run_all(members_shown.iter().map(|it| it.job.name.as_str())),
         frame,
         can_retry: full.batch.counts.failures() + full.batch.counts.cancelled > full.batch.skipped,
+        pause: full.batch.pause.as_ref().map(PauseLine::of),
         members: full.batch.counts.by_state().collect(),
         outcomes: full.outcomes.into_iter().collect(),
         row: BatchRow::of(full.batch),

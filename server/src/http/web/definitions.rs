@@ -156,18 +156,18 @@ struct DefinitionPage {
 }
 
 /// A pause as a line of a page.
-struct PauseLine {
-    what: String,
-    since: Option<Moment>,
-    until: Option<Moment>,
+pub(super) struct PauseLine {
+    pub(super) what: String,
+    pub(super) since: Option<Moment>,
+    pub(super) until: Option<Moment>,
     /// ` by anna: disk swap`, or a part of it.
-    origin: String,
+    pub(super) origin: String,
     /// The reason alone, for the form that changes the pause.
-    reason: String,
+    pub(super) reason: String,
 }
 
 impl PauseLine {
-    fn of(pause: &Pause) -> Self {
+    pub(super) fn of(pause: &Pause) -> Self {
         Self {
             what: pause.words(),
             since: pause.since.map(format::moment),

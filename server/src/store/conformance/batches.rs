@@ -11,17 +11,17 @@ use super::Backend;
 use super::harness::*;
 use crate::store::{BatchCounts, BatchFilter, BatchRow, BatchState, JobFilter, RetentionCutoffs};
 
-fn new_batch(first: u64, count: u32, name: Option<&str>) -> Change {
+pub(super) fn new_batch(first: u64, count: u32, name: Option<&str>) -> Change {
     let (name, max_failures, concurrency) = (name.map(str::to_owned), Some(3), Some(7));
     let options = BatchOptions { name, max_failures, concurrency, retry_of: None };
     Change::BatchAdded(NewBatch { first: JobId(first), count, options, created_at: Timestamp(1_000) })
 }
 
-fn member(number: u64, batch: u64) -> Change {
+pub(super) fn member(number: u64, batch: u64) -> Change {
     Change::Added(AddedJob { batch: Some(JobId(batch)), ..job(number) })
 }
 
-fn batch_ended(first: u64, count: u32) -> Change {
+pub(super) fn batch_ended(first: u64, count: u32) -> Change {
     Change::BatchEnded {
         first: JobId(first),
         count,
@@ -31,7 +31,7 @@ fn batch_ended(first: u64, count: u32) -> Change {
     }
 }
 
-fn found(harness: &Harness<'_>, first: u64) -> Option<BatchRow> {
+pub(super) fn found(harness: &Harness<'_>, first: u64) -> Option<BatchRow> {
     harness.archive().batch(JobId(first)).unwrap()
 }
 
@@ -278,6 +278,9 @@ pub(in crate::store) fn batches_are_listed_by_name_and_state(backend: &mut dyn B
         [2, 1]
     );
     assert_eq!(list(BatchFilter { states: vec![BatchState::Failed], ..none() }), [3]);
+    for (pattern, expected) in [("night*", &[2, 1][..]), ("*", &[2, 1]), ("*t?y", &[]), ("n*l[y]", &[])] {
+        assert_eq!(list(BatchFilter { name: Some(pattern.into()), ..none() }), expected, "{pattern}");
+    }
     assert_eq!(found(&harness, 2).unwrap().name.as_deref(), Some("nightly"));
 }
 

@@ -9,6 +9,7 @@ pub(super) mod harness;
 mod hooks;
 mod last_end;
 mod limits;
+mod live_batches;
 mod lives;
 mod narrowings;
 mod origins;
@@ -28,6 +29,7 @@ pub(super) use groups::*;
 pub(super) use hooks::*;
 pub(super) use last_end::*;
 pub(super) use limits::*;
+pub(super) use live_batches::*;
 pub(super) use lives::*;
 pub(super) use narrowings::*;
 pub(super) use origins::*;
@@ -76,9 +78,12 @@ macro_rules! conforms {
             failures_of_a_batch_are_counted_by_their_last_outcome,
             a_batch_ends_with_its_last_member_only,
             a_cancelled_batch_is_known_after_a_start,
+            changed_limits_of_a_batch_are_known_after_a_start,
+            the_first_waiting_members_of_a_batch_are_found,
             a_batch_is_kept_as_long_as_its_last_member,
             batches_are_listed_by_name_and_state,
             a_batch_names_the_definitions_at_its_ends,
+            batches_are_found_by_their_requester_and_by_labels,
             a_batch_and_its_retry_name_each_other,
             a_hidden_batch_is_not_shown_and_goes_with_its_members,
             a_cancel_is_confirmed_once_by_its_own_worker,

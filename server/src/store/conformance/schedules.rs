@@ -59,6 +59,7 @@ pub(in crate::store) fn schedules_and_pauses_outlive_a_restart(backend: &mut dyn
         PauseTarget::Group("resize".into()),
         PauseTarget::Definition("resize".into()),
         one,
+        PauseTarget::Batch(JobId(7)),
     ];
     let pause = |target: &PauseTarget| Change::Paused {
         target: target.clone(),

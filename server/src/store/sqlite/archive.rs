@@ -170,6 +170,10 @@ impl Archive for SqliteArchive {
         self.read(|connection| batches::failures(connection, first, limit))
     }
 
+    fn waiting_members(&self, batch: &BatchRow, limit: usize) -> Result<Vec<JobId>, ReadError> {
+        self.read(|connection| batches::waiting_members(connection, batch, limit))
+    }
+
     fn batch_dependents(&self, first: JobId, limit: usize) -> Result<Vec<DependencyRecord>, ReadError> {
         self.read(|connection| dependencies::dependents(connection, PredecessorId::Batch(first), limit))
     }
@@ -385,13 +389,6 @@ impl Archive for SqliteArchive {
         range: (Timestamp, Timestamp),
         limit: usize,
     ) -> Result<(LedgerReading, GroupNo), ReadError> {
-        self.read(|connection| {
-            // The number comes first: what is read after it is at least as new.
-            let committed: i64 = connection
-                .prepare_cached("SELECT committed FROM installation")?
-                .query_row([], |row| row.get(0))?;
-            let reading = schedules::ledger(connection, definition, schedule, range, limit)?;
-            Ok((reading, GroupNo(committed.cast_unsigned())))
-        })
+        self.read(|connection| schedules::ledger_as_of(connection, definition, schedule, range, limit))
     }
 }

@@ -4,7 +4,7 @@ use protocol::report::Outcome;
 use protocol::{JobId, Timestamp};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
-use scheduler::batches::{LiveBatch, NewBatch};
+use scheduler::batches::{BatchLimits, LiveBatch, NewBatch};
 
 use super::{codes, positions, rows};
 use crate::store::{BatchCounts, BatchFailures, BatchFilter, BatchRow, BatchState};
@@ -40,6 +40,16 @@ pub(super) fn cancel(
             "UPDATE batches SET cancelled_by = ?2, cancelled_at = ?3 WHERE id = ?1 AND ended_at IS NULL",
         )?
         .execute((first.0.cast_signed(), by, at.0))?;
+    Ok(changed == 1)
+}
+
+/// Writes the limits of a batch. Returns false if there is no such batch, or it has ended.
+pub(super) fn change(connection: &Connection, first: JobId, limits: BatchLimits) -> rusqlite::Result<bool> {
+    let changed = connection
+        .prepare_cached(
+            "UPDATE batches SET max_failures = ?2, concurrency = ?3 WHERE id = ?1 AND ended_at IS NULL",
+        )?
+        .execute((first.0.cast_signed(), limits.max_failures, limits.concurrency))?;
     Ok(changed == 1)
 }
 
@@ -109,8 +119,27 @@ pub(super) fn batches(connection: &Connection, filter: &BatchFilter) -> rusqlite
     if let Some(before) = filter.before {
         sql += &format!(" AND id < ?{}", bind(before.0.cast_signed().into()));
     }
-    if let Some(name) = &filter.name {
-        sql += &format!(" AND name = ?{}", bind(name.clone().into()));
+    match filter.name.as_deref() {
+        Some(pattern) if pattern.contains('*') => {
+            // A star is the only sign with a meaning.
+            let glob = pattern.replace('[', "[[]").replace('?', "[?]");
+            sql += &format!(" AND name GLOB ?{}", bind(glob.into()));
+        }
+        Some(name) => sql += &format!(" AND name = ?{}", bind(name.to_owned().into())),
+        None => {}
+    }
+    if let Some(name) = &filter.submitted_by {
+        sql += &format!(
+            " AND {SUBMITTER} = (SELECT id FROM submitters WHERE name = ?{})",
+            bind(name.clone().into())
+        );
+    }
+    if let Some((name, value)) = &filter.label {
+        let (name, value) = (bind(name.clone().into()), bind(value.clone().into()));
+        sql += &format!(
+            " AND EXISTS (SELECT 1 FROM labels WHERE labels.name = ?{name} AND labels.value = ?{value}
+                AND labels.job BETWEEN batches.id AND batches.id + batches.count - 1)"
+        );
     }
     if !filter.states.is_empty() {
         let states: Vec<String> =
@@ -157,6 +186,22 @@ pub(super) fn failures(
     Ok(BatchFailures { first: found, outcomes })
 }
 
+/// The first members that are scheduled, queued or quarantined, in order. Live jobs have a table of their own, so what has ended is not read.
+pub(super) fn waiting_members(
+    connection: &Connection,
+    batch: &BatchRow,
+    limit: usize,
+) -> rusqlite::Result<Vec<JobId>> {
+    let last = batch.first.0 + u64::from(batch.count.saturating_sub(1));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM jobs WHERE id BETWEEN ?1 AND ?2 AND state IN (1, 2, 5) ORDER BY id LIMIT ?3",
+    )?;
+    let found = statement
+        .query_map((batch.first.0.cast_signed(), last.cast_signed(), limit), |row| Ok(id(row.get(0)?)))?;
+    found.collect()
+}
+
 /// The most failed members whose outcomes are counted: each one is read.
 const OUTCOMES_COUNTED_MAX: u32 = 10_000;
 
@@ -191,6 +236,11 @@ const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, stat
              ORDER BY ended.id DESC LIMIT 1), \
          (SELECT definition FROM jobs WHERE jobs.id BETWEEN batches.id AND batches.id + count - 1 \
              ORDER BY jobs.id DESC LIMIT 1))), cancelled_by, cancelled_at";
+
+/// The number of the requester of some member.
+const SUBMITTER: &str = "coalesce( \
+     (SELECT submitter FROM jobs WHERE jobs.id BETWEEN batches.id AND batches.id + batches.count - 1 LIMIT 1), \
+     (SELECT submitter FROM ended WHERE ended.id BETWEEN batches.id AND batches.id + batches.count - 1 LIMIT 1))";
 
 const VISIBLE: &str = "NOT EXISTS (SELECT 1 FROM forming WHERE first = batches.id)";
 

@@ -1,5 +1,8 @@
 //! Pauses: rows ↔ meaning.
 
+use std::borrow::Cow;
+
+use protocol::JobId;
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, Row};
 use scheduler::origin::Intervention;
@@ -15,6 +18,7 @@ pub(super) fn put(
     pause: Option<&Intervention>,
 ) -> rusqlite::Result<()> {
     let (kind, name, schedule) = columns(target);
+    let name = &*name;
     match pause {
         Some(pause) => connection
             .prepare_cached(
@@ -46,13 +50,14 @@ pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<(PauseTarget
     Ok(pauses)
 }
 
-fn columns(target: &PauseTarget) -> (&'static str, &str, &str) {
+fn columns(target: &PauseTarget) -> (&'static str, Cow<'_, str>, &str) {
     match target {
-        PauseTarget::Server => ("server", "", ""),
-        PauseTarget::Schedules => ("schedules", "", ""),
-        PauseTarget::Group(name) => ("group", name, ""),
-        PauseTarget::Definition(name) => ("definition", name, ""),
-        PauseTarget::Schedule(name, id) => ("schedule", name, id.as_str()),
+        PauseTarget::Server => ("server", "".into(), ""),
+        PauseTarget::Schedules => ("schedules", "".into(), ""),
+        PauseTarget::Group(name) => ("group", (&**name).into(), ""),
+        PauseTarget::Definition(name) => ("definition", (&**name).into(), ""),
+        PauseTarget::Schedule(name, id) => ("schedule", (&**name).into(), id.as_str()),
+        PauseTarget::Batch(first) => ("batch", first.to_string().into(), ""),
     }
 }
 
@@ -64,6 +69,7 @@ fn pause(row: &Row<'_>) -> rusqlite::Result<(PauseTarget, Intervention)> {
         "group" => PauseTarget::Group(name.into()),
         "definition" => PauseTarget::Definition(name.into()),
         "schedule" => PauseTarget::Schedule(name.into(), ScheduleId::named(&id)),
+        "batch" => PauseTarget::Batch(JobId(name.parse().map_err(|_| FromSqlError::InvalidType)?)),
         _ => return Err(FromSqlError::InvalidType.into()),
     };
     // The beginning is never null.

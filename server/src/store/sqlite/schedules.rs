@@ -6,6 +6,7 @@ use std::sync::Arc;
 use protocol::{JobId, Timestamp};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use scheduler::ids::GroupNo;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedule::ScheduleId;
 use scheduler::schedule::backfill::LedgerReading;
@@ -212,8 +213,23 @@ fn fire(row: &Row<'_>) -> rusqlite::Result<FireRecord> {
     })
 }
 
+/// As [`ledger`], with the commit that it is as new as, at least.
+pub(super) fn ledger_as_of(
+    connection: &Connection,
+    definition: &str,
+    schedule: &str,
+    range: (Timestamp, Timestamp),
+    limit: usize,
+) -> rusqlite::Result<(LedgerReading, GroupNo)> {
+    // The number comes first: what is read after it is at least as new.
+    let committed: i64 =
+        connection.prepare_cached("SELECT committed FROM installation")?.query_row([], |row| row.get(0))?;
+    let reading = ledger(connection, definition, schedule, range, limit)?;
+    Ok((reading, GroupNo(committed.cast_unsigned())))
+}
+
 /// The known facts about the slots of a range.
-pub(super) fn ledger(
+fn ledger(
     connection: &Connection,
     definition: &str,
     schedule: &str,

@@ -19,6 +19,7 @@ use scheduler::job::State;
 use scheduler::new_jobs::NewJobs;
 use scheduler::origin::Intervention;
 use scheduler::pauses::PauseResult;
+use scheduler::schedule::backfill::LedgerReading;
 use scheduler::snapshot::Snapshot;
 use scheduler::step::{Accepted, Answer, Note, PendingReason, Rejection};
 use tokio::sync::{mpsc, watch};
@@ -56,6 +57,10 @@ impl Archive for StandInEngine {
 
     fn batch_failures(&self, _: JobId, _: usize) -> Result<BatchFailures, ReadError> {
         Ok(BatchFailures::default())
+    }
+
+    fn waiting_members(&self, _: &BatchRow, _: usize) -> Result<Vec<JobId>, ReadError> {
+        Ok(Vec::new())
     }
 
     fn batch_dependents(&self, _: JobId, _: usize) -> Result<Vec<DependencyRecord>, ReadError> {
@@ -216,13 +221,8 @@ impl Archive for StandInEngine {
         Ok(self.read()?.schedules.clone())
     }
 
-    fn fires(
-        &self,
-        definition: &str,
-        filter: &FireFilter,
-        limit: usize,
-    ) -> Result<Vec<FireRecord>, ReadError> {
-        Ok(self.read()?.fires_of(definition, filter, limit))
+    fn fires(&self, of: &str, filter: &FireFilter, limit: usize) -> Result<Vec<FireRecord>, ReadError> {
+        Ok(self.read()?.fires_of(of, filter, limit))
     }
 
     fn ledger(
@@ -231,12 +231,9 @@ impl Archive for StandInEngine {
         _: &str,
         _: (protocol::Timestamp, protocol::Timestamp),
         _: usize,
-    ) -> Result<(scheduler::schedule::backfill::LedgerReading, GroupNo), ReadError> {
-        let reading = scheduler::schedule::backfill::LedgerReading {
-            decided_until: self.world().decided_until,
-            ..Default::default()
-        };
-        Ok((reading, GroupNo::default()))
+    ) -> Result<(LedgerReading, GroupNo), ReadError> {
+        let decided_until = self.world().decided_until;
+        Ok((LedgerReading { decided_until, ..LedgerReading::default() }, GroupNo::default()))
     }
 }
 
@@ -296,6 +293,7 @@ pub(crate) async fn answer(
                 continue;
             }
             Command::AddDefinition { .. } | Command::MissingSecrets(_) => continue,
+            Command::PendingReasons { .. } | Command::ChangeBatch { .. } => continue,
             Command::Limits { selection, reply } => {
                 world.limit_selections.push(selection);
                 let _ = reply.send(world.limits.clone());

@@ -2,10 +2,14 @@
 //! listed, waited for and cancelled.
 
 pub(crate) mod array;
+mod change;
+mod explain;
 mod retry;
 pub(crate) mod submit_many;
 
 pub(crate) use crate::http::request::batch::find;
+pub(crate) use change::{change, has_ended};
+pub(crate) use explain::explain;
 pub(crate) use retry::last_batch_retry;
 
 use std::sync::Arc;
@@ -20,13 +24,14 @@ use protocol::JobId;
 use crate::auth::Denial;
 use crate::auth::actor::Actor;
 use crate::excerpt::excerpt;
-use crate::http::api::bulk;
+use crate::http::api::{bulk, pauses};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::batch::summary;
 use crate::http::present::presenter::dependency;
 use crate::http::present::shapes;
 use crate::http::request::cursor;
+use crate::http::request::job_filter::{label, not_empty};
 use crate::http::request::paging::{Page, limit};
 use crate::http::request::path::{Id, IdAndVerb};
 use crate::http::request::query::Query;
@@ -45,6 +50,8 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
 pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page<shapes::BatchSummary>, Problem> {
     let mut filter = BatchFilter {
         name: query.text("name")?,
+        submitted_by: not_empty(&mut query, "submitted_by")?,
+        label: query.text("label")?.as_deref().map(label).transpose()?,
         states: query.text("state")?.as_deref().map_or(Ok(Vec::new()), states)?,
         before: query.text("cursor")?.as_deref().map(cursor::read).transpose()?,
         limit: query.text("limit")?.as_deref().map_or(Ok(LIMIT), limit)?,
@@ -57,7 +64,8 @@ pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page<shap
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|row| cursor::write(row.first));
-    Ok(Page { entries: rows.into_iter().map(summary).collect(), next })
+    let snapshot = state.services.engine.snapshot();
+    Ok(Page { entries: rows.into_iter().map(|row| summary(row, &snapshot.pauses)).collect(), next })
 }
 
 /// `GET /api/batches/{id}`
@@ -81,13 +89,16 @@ pub(crate) async fn operate(
     IdAndVerb(id, verb): IdAndVerb,
     request: Request,
 ) -> Result<Response, Problem> {
-    if !matches!(verb.as_str(), "cancel" | "retry") {
+    if !matches!(verb.as_str(), "cancel" | "retry" | "pause" | "resume") {
         let detail = format!("there is no operation \"{}\" on batches", excerpt(&verb));
-        return Err(Problem::new(Code::NotFound, detail).hint("the operations are cancel and retry"));
+        return Err(
+            Problem::new(Code::NotFound, detail).hint("the operations are cancel, retry, pause and resume")
+        );
     }
     let batch = find(&state, JobId(id)).await?;
     match verb.as_str() {
         "cancel" => bulk::cancel_batch(state, batch.first, request).await,
+        "pause" | "resume" => pauses::pause_batch(&state, &batch, verb == "pause", request).await,
         _ => retry::retry(&state, &batch, request).await,
     }
 }
@@ -106,7 +117,7 @@ pub(crate) async fn full(state: &AppState, first: JobId) -> Result<shapes::FullB
     let presenter = state.presenter();
     let outcomes = failures.outcomes.into_iter();
     Ok(shapes::FullBatch {
-        batch: summary(row),
+        batch: summary(row, &state.services.engine.snapshot().pauses),
         failures: failures.first.into_iter().map(|row| presenter.member(row)).collect(),
         outcomes: outcomes.map(|(outcome, count)| (outcome.name().to_owned(), count)).collect(),
         dependents: dependents.iter().map(dependency).collect(),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::Request;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use protocol::JobId;
@@ -16,6 +17,7 @@ use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::http::api::jobs::requester;
 use crate::http::api::submission_answer::json;
+use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::BulkResult;
 use crate::http::request::query::Query;
@@ -51,6 +53,54 @@ pub(crate) async fn cancel_batch(
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
 }
 
+/// Refuses a token that may not act on all members of a batch that have not ended.
+///
+/// # Errors
+/// `out_of_scope`, `busy` if it takes too long to find out, and those of a read.
+pub(crate) async fn check_scope_of_members(
+    state: &Arc<AppState>,
+    first: JobId,
+    parts: &Parts,
+) -> Result<(), Problem> {
+    let (verb, revision) = (Verb::Cancel, RevisionChoice::Current);
+    let (by, request_id) = (requester(parts), RequestId::of(&parts.extensions));
+    let operation = Operation { state: Arc::clone(state), verb, revision, by, request_id, key: None };
+    match Arc::new(operation).reach_of(first).await? {
+        Reach::All => Ok(()),
+        // A token with a whole scope may act on all of them.
+        Reach::Some => Ok(Actor::current().check_whole_scope()?),
+        Reach::Unknown => Err(Problem::new(Code::Busy, SCOPE_UNKNOWN)
+            .hint("try again, or use a token without a scope: then the members need not be read")
+            .retry_after(SCOPE_RETRY_SECONDS)),
+    }
+}
+
+/// The members of a batch that a token may act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    All,
+    /// At least one is of a definition outside the scope.
+    Some,
+    /// The time was up, or the server began to leave, before all were read; those that were are in the scope.
+    Unknown,
+}
+
+impl Reach {
+    /// The result of a dry run over all members.
+    const fn of(counted: &BulkResult) -> Self {
+        match (counted.out_of_scope, &counted.next) {
+            (0, None) => Self::All,
+            (0, Some(_)) => Self::Unknown,
+            _ => Self::Some,
+        }
+    }
+}
+
+const SCOPE_UNKNOWN: &str =
+    "it took too long to find out if the token may act on all members of the batch: nothing was changed";
+
+const SCOPE_RETRY_SECONDS: u64 = 10;
+
 /// The batch whose members a query selects, if it has no other filter.
 pub(super) fn whole_batch(query: &str, filter: &JobFilter) -> Option<JobId> {
     filter.batch.filter(|_| names(query).all(|name| matches!(name, "" | "batch" | "cursor" | "dry_run")))
@@ -69,7 +119,8 @@ impl Operation {
         members: JobFilter,
         result: &mut BulkResult,
     ) -> Result<(), Problem> {
-        if result.dry_run || !self.may_cancel_all(first).await? {
+        // If it took long to find out, the members are cancelled page by page, as if some were outside.
+        if result.dry_run || self.reach_of(first).await? != Reach::All {
             return self.run(members, result).await;
         }
         self.state.check_not_stalled()?;
@@ -87,14 +138,30 @@ impl Operation {
         }
     }
 
-    /// The token of the request may act on every member of a batch that has not ended. If that takes long to find out, the answer is no, and the
-    /// members are cancelled page by page.
-    async fn may_cancel_all(self: &Arc<Self>, first: JobId) -> Result<bool, Problem> {
+    /// The members of a batch that have not ended and that the token of the request may act on.
+    async fn reach_of(self: &Arc<Self>, first: JobId) -> Result<Reach, Problem> {
         if Actor::current().has_whole_scope() {
-            return Ok(true);
+            return Ok(Reach::All);
         }
         let mut counted = BulkResult { dry_run: true, ..BulkResult::default() };
         self.run(members_of(first), &mut counted).await?;
-        Ok(counted.out_of_scope == 0 && counted.next.is_none())
+        Ok(Reach::of(&counted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_that_were_not_read_in_time_are_not_taken_for_members_outside_the_scope() {
+        let counted = |out_of_scope, next: Option<&str>| {
+            let next = next.map(str::to_owned);
+            Reach::of(&BulkResult { dry_run: true, out_of_scope, next, ..BulkResult::default() })
+        };
+        assert_eq!(counted(0, None), Reach::All);
+        assert_eq!(counted(0, Some("c")), Reach::Unknown);
+        assert_eq!(counted(1, None), Reach::Some);
+        assert_eq!(counted(1, Some("c")), Reach::Some);
     }
 }

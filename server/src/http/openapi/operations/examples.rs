@@ -46,6 +46,18 @@ pub(super) fn retried_batch() -> Value {
     })
 }
 
+pub(super) fn batch_explanation() -> Value {
+    let mut batch = batch_summary();
+    batch["limit"] =
+        json!({ "kind": "batch", "name": "4", "limit": 2, "in_use": 2, "waiting": 3, "holders": [4, 5] });
+    batch["waiting"] = json!([{
+        "reason": { "code": "limit", "text": "the limit batch 4 has no permit left: 2 of 2 are held, by 4, 5; it is the next one of its kind" },
+        "count": 3, "example": 6
+    }]);
+    batch["counted"] = 3.into();
+    batch
+}
+
 pub(super) fn batch_summary() -> Value {
     json!({
         "id": 6, "name": "film 7", "definition": "render", "state": "running", "created_at": "2026-11-20T13:09:01.177Z",

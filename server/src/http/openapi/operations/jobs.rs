@@ -4,8 +4,10 @@ use serde_json::json;
 
 use super::super::operation::{ID, Kind, Operation, list, object, query, text};
 use super::examples::{
-    batch, batch_summary, bulk_result, full_job, job, reason, replayed_batch, retried_batch, worker_ref,
+    batch, batch_explanation, batch_summary, bulk_result, full_job, job, reason, replayed_batch,
+    retried_batch, worker_ref,
 };
+use super::settings::{resume, with_reason};
 use super::shared::{
     BULK, CLEAR, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, MEMBERS, NO_BODY, ON_JOB, PAGE,
     PAGING, REVISION, SUBMISSION, SUBMIT, WAIT,
@@ -13,6 +15,7 @@ use super::shared::{
 use crate::http::api::bulk::selection::{AcknowledgedSelection, Selection};
 use crate::http::middleware::code::Code;
 use crate::http::present::shapes;
+use crate::http::request::batch_patch::BatchPatch;
 use crate::http::request::job_request::{JobChanges, JobPatch, Member, Submission};
 use crate::http::request::reason::ReasonBody;
 
@@ -192,7 +195,9 @@ pub(super) fn batches() -> Vec<Operation> {
     vec![
         Operation::get("/api/batches", "batches", "list_batches", "List batches, newest first")
             .takes(&[
-                query("name", Kind::Text("film 7"), "The name of the batch."),
+                query("name", Kind::Text("film*"), "The name of the batch; `*` stands for any text."),
+                query("submitted_by", Kind::Text("ci"), "The name of the token or user that made it."),
+                query("label", Kind::Text("team=film"), "A label that a member has."),
                 query("state", Kind::Text("waiting,running"), "States, separated by commas: `waiting`, `running`, `succeeded`, `failed` or `cancelled`."),
             ])
             .takes(&PAGE)
@@ -203,6 +208,16 @@ pub(super) fn batches() -> Vec<Operation> {
             .takes(&[query("wait", WAIT, "The server answers when the last member has ended, or after this time, at most 10m.")])
             .answers(200, "The batch.", vec![object::<shapes::FullBatch>(batch_summary())])
             .problems(&[&[Code::BatchNotFound, Code::InvalidId]]),
+        Operation::get("/api/batches/{id}/explain", "batches", "explain_batch", "Why the members of a batch wait")
+            .answers(200, "The batch, its limit, and its first waiting members by reason.", vec![object::<shapes::BatchExplanation>(batch_explanation())])
+            .problems(&[&[Code::BatchNotFound, Code::InvalidId]]),
+        Operation::patch("/api/batches/{id}", "batches", "change_batch", "Change the limits of a batch that has not ended")
+            .has_body(object::<BatchPatch>(json!({ "concurrency": 20, "max_failures": null })))
+            .answers(200, "The batch as it is now.", vec![object::<shapes::FullBatch>(batch_summary())])
+            .problems(&[
+                &JSON_BODY,
+                &[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished, Code::OutOfScope, Code::OutOfRange, Code::MissingField, Code::RefusedByStore],
+            ]),
         Operation::post("/api/batches/{id}/cancel", "batches", "cancel_batch", "End the members that have not ended")
             .takes(&[DRY_RUN, CURSOR])
             .answers(
@@ -211,6 +226,10 @@ pub(super) fn batches() -> Vec<Operation> {
                 vec![object::<shapes::BulkResult>(bulk_result())],
             )
             .problems(&[&NO_BODY, &BULK, &[Code::BatchNotFound, Code::InvalidId, Code::InvalidCursor]]),
+        with_reason(resume("/api/batches/{id}/pause", "batches", "pause_batch", "Let the waiting members of a batch wait on"))
+            .problems(&[&[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished, Code::TooManyPaused]]),
+        resume("/api/batches/{id}/resume", "batches", "resume_batch", "Let the members of a paused batch start")
+            .problems(&[&NO_BODY, &[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished]]),
         Operation::post("/api/batches/{id}/retry", "batches", "retry_batch", "Make a batch of the members that have not succeeded")
             .takes(&[
                 query("batch_name", Kind::Text("film 7"), "The name of the new batch, instead of that of this one."),

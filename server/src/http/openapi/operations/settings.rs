@@ -87,10 +87,14 @@ pub(super) fn definitions() -> Vec<Operation> {
     ]
 }
 
-pub(super) fn schedules() -> Vec<Operation> {
-    let base = |path, id, summary, parameters: &[Parameter]| {
-        Operation::post(path, "definitions", id, summary)
-            .takes(parameters)
+/// A resume of something, and what it has in common with a pause.
+pub(super) fn resume(
+    path: &'static str,
+    tag: &'static str,
+    id: &'static str,
+    summary: &'static str,
+) -> Operation {
+    Operation::post(path, tag, id, summary)
             .takes(&[header("Prefer", Kind::Text("return=representation"), "With `return=representation` the answer is 200 with a body.")])
             .answers(204, "It is done.", Vec::new())
             .with_headers(&[PAUSE_UNCHANGED])
@@ -100,25 +104,32 @@ pub(super) fn schedules() -> Vec<Operation> {
                 "former": { "of": "server", "since": "2026-11-20T13:09:01.177Z", "by": "bert" }
             }))])
             .with_headers(&[PAUSE_UNCHANGED])
-            .problems(&[&[
-                Code::UnknownSchedule,
-                Code::UnknownGroup,
-                Code::UnknownJob,
-                Code::OutOfScope,
-                Code::RefusedByStore,
-            ]])
+            .problems(&[&[Code::OutOfScope, Code::RefusedByStore]])
+}
+
+/// Adds the body of a pause.
+pub(super) fn with_reason(operation: Operation) -> Operation {
+    operation
+        .may_have_body(object::<InterventionBody>(json!({ "reason": "the disk is full", "for": "2h" })))
+        .problems(&[
+            &JSON_BODY,
+            &[Code::InvalidReason, Code::TooLong, Code::InvalidDuration, Code::InvalidTime],
+        ])
+}
+
+pub(super) fn schedules() -> Vec<Operation> {
+    let base = |path, id, summary, parameters: &[Parameter]| {
+        resume(path, "definitions", id, summary).takes(parameters).problems(&[&[
+            Code::UnknownSchedule,
+            Code::UnknownGroup,
+            Code::UnknownJob,
+        ]])
     };
     let pause = |path, id, summary, parameters: &[Parameter]| {
         base(path, id, summary, parameters).problems(&[&NO_BODY])
     };
-    let with_body = |path, id, summary, parameters: &[Parameter]| {
-        base(path, id, summary, parameters)
-            .may_have_body(object::<InterventionBody>(json!({ "reason": "the disk is full", "for": "2h" })))
-            .problems(&[
-                &JSON_BODY,
-                &[Code::InvalidReason, Code::TooLong, Code::InvalidDuration, Code::InvalidTime],
-            ])
-    };
+    let with_body =
+        |path, id, summary, parameters: &[Parameter]| with_reason(base(path, id, summary, parameters));
     let one = [query("schedule", Kind::Text("night"), "Only the schedule with this id.")];
     let group =
         [query("group", Kind::Text("db-main"), "Only the definitions whose `concurrency` names this group.")];

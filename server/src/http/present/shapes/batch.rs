@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Dependency, ListedJob, Reason, Refusal, Text, Time};
+use super::{Dependency, Limit, ListedJob, Pause, Reason, Refusal, Text, Time};
 
 /// The jobs of one request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -87,6 +87,9 @@ pub struct BatchSummary {
     /// The time of that request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_at: Option<Time>,
+    /// Its pause: its waiting members are not sent to workers. Pauses of definitions, groups and the server are in `GET /api/pauses` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
     /// Members that may be on workers at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
@@ -205,6 +208,35 @@ impl FullBatch {
         let words = all.iter().map(|(outcome, count)| format!("{count} {outcome}"));
         words.collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Why the members of a batch wait.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BatchExplanation {
+    /// The batch.
+    #[serde(flatten)]
+    pub batch: BatchSummary,
+    /// Its limit on members at once, with those that hold a place; absent if it has none, or if all of its members have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// The waiting members by their pending reason, most first.
+    pub waiting: Vec<WaitingMembers>,
+    /// The number of members that `waiting` counts: at most the first 500 that wait.
+    pub counted: u64,
+    /// True if more members wait than are counted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+}
+
+/// Members of a batch that wait for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct WaitingMembers {
+    /// The reason, in the words of the example.
+    pub reason: Reason,
+    /// How many of the counted members have it.
+    pub count: u64,
+    /// The first of them. `GET /api/jobs/{id}/explain` has the verdict of each worker.
+    pub example: u64,
 }
 
 /// The result of the retry of a batch.

@@ -43,7 +43,9 @@ use utoipa::{PartialSchema, ToSchema};
 pub use crate::rfc3339::Time;
 pub use access::{AuditEntry, Caller, NewToken, Token};
 pub use acknowledgement::Acknowledgement;
-pub use batch::{Batch, BatchCounts, BatchSummary, FullBatch, RetriedBatch};
+pub use batch::{
+    Batch, BatchCounts, BatchExplanation, BatchSummary, FullBatch, RetriedBatch, WaitingMembers,
+};
 pub use bulk::{BulkEffect, BulkResult, Refusal};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
 pub use definition::{Definition, Expectation, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting};

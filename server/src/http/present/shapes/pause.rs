@@ -10,7 +10,8 @@ use super::{Text, Time};
 /// The jobs and schedules that are paused together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pause {
-    /// `server`: all jobs and schedules; `schedules`: all schedules and no jobs; `group`, `definition`: its jobs and schedules; `schedule`.
+    /// `server`: all jobs and schedules; `schedules`: all schedules and no jobs; `group`, `definition`: its jobs and schedules; `schedule`;
+    /// `batch`: its members.
     #[schema(value_type = String)]
     pub of: Text,
     /// The name of the group or definition.
@@ -19,6 +20,9 @@ pub struct Pause {
     /// The id of the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
+    /// The number of the batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
     /// Since when, by the first command; absent in the event of its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
@@ -62,7 +66,7 @@ impl Pause {
     pub fn after(target: &PauseTarget, change: &PauseChange) -> Self {
         match change {
             PauseChange::Set(pause) => Self::of(target, pause),
-            PauseChange::Resumed { .. } => Self::target(target),
+            PauseChange::Resumed { .. } | PauseChange::BatchEnded => Self::target(target),
             PauseChange::Ended(at) => Self { until: Some(Time(*at)), ..Self::target(target) },
         }
     }
@@ -74,8 +78,14 @@ impl Pause {
             PauseTarget::Group(name) => ("group", Some(name), None),
             PauseTarget::Definition(name) => ("definition", Some(name), None),
             PauseTarget::Schedule(name, id) => ("schedule", Some(name), Some(id)),
+            PauseTarget::Batch(_) => ("batch", None, None),
+        };
+        let batch = match target {
+            PauseTarget::Batch(first) => Some(first.0),
+            _ => None,
         };
         Self {
+            batch,
             of: of.into(),
             name: name.map(ToString::to_string),
             schedule: schedule.map(ToString::to_string),
@@ -128,6 +138,7 @@ impl Pause {
             ("server", _) => "the whole server".to_owned(),
             ("schedules", _) => "all schedules".to_owned(),
             ("group", _) => format!("the group {name}"),
+            ("batch", _) => format!("batch {}", self.batch.unwrap_or_default()),
             (_, Some(schedule)) => format!("the schedule {name}/{schedule}"),
             _ => format!("the definition {name}"),
         }

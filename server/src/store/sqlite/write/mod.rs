@@ -6,6 +6,7 @@ mod deletion;
 mod details;
 mod ends;
 mod jobs;
+mod live_batches;
 mod pending;
 mod remove;
 mod remove_by_definition;
@@ -160,13 +161,7 @@ fn in_transaction(
         batches::add(connection, batch)?;
         writer.cache.members.begin(batch.first.0.cast_signed(), batch.count);
     }
-    for (first, by, at) in &folded.cancelled_batches {
-        if !batches::cancel(connection, *first, by, *at)? {
-            return Err(Failure::Refused(format!(
-                "batch {first} is cancelled, but there is none, or it has ended"
-            )));
-        }
-    }
+    live_batches::apply(connection, &folded)?;
     for gap in &folded.gaps {
         writer.gap(*gap)?;
     }

@@ -1,0 +1,22 @@
+//! The cancels of whole batches, and the changes of their limits.
+
+use rusqlite::Connection;
+
+use super::Failure;
+use crate::store::fold::Folded;
+use crate::store::sqlite::batches::{cancel, change};
+
+pub(super) fn apply(connection: &Connection, folded: &Folded<'_>) -> Result<(), Failure> {
+    let refused = |what: String| Failure::Refused(format!("{what}, but there is none, or it has ended"));
+    for (first, by, at) in &folded.cancelled_batches {
+        if !cancel(connection, *first, by, *at)? {
+            return Err(refused(format!("batch {first} is cancelled")));
+        }
+    }
+    for (first, limits) in &folded.changed_batches {
+        if !change(connection, *first, *limits)? {
+            return Err(refused(format!("the limits of batch {first} change")));
+        }
+    }
+    Ok(())
+}
