@@ -1,7 +1,7 @@
 //! Jobs as the command line names them: by id, or as members of a batch by their index. `1064[3]` is the member with the index 3 of batch
 //! 1064; `1064[3-9]` and `1064[3,7]` are several.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 use server::positions::Positions;
@@ -56,18 +56,20 @@ impl JobRef {
     }
 }
 
-/// The ids of these jobs, in this order.
+/// The ids of these jobs, in this order, each once.
 ///
 /// # Errors
 /// There is no such member, and those of the requests.
 pub(crate) async fn ids(api: &Api, refs: &[JobRef]) -> anyhow::Result<Vec<u64>> {
     let mut ids = Vec::with_capacity(refs.len());
+    let mut known = HashSet::new();
     for it in refs {
         match it {
             JobRef::Id(id) => ids.push(*id),
             JobRef::Members(batch, positions) => ids.extend(member_ids(api, *batch, positions).await?),
         }
     }
+    ids.retain(|id| known.insert(*id));
     Ok(ids)
 }
 

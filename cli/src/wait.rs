@@ -5,6 +5,7 @@
 
 mod subject_ref;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -50,7 +51,7 @@ pub(crate) struct Flags {
 }
 
 /// A job or a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
     Job(u64),
     Batch(u64),
@@ -150,12 +151,11 @@ impl Ends {
         subjects: impl Iterator<Item = Subject>,
     ) -> anyhow::Result<()> {
         let format = self.format;
-        let mut all: Vec<Waited> = Vec::new();
-        for subject in subjects {
-            if all.iter().all(|waited| waited.subject != subject) {
-                all.push(Waited { subject, end: None, json: None });
-            }
-        }
+        let mut known = HashSet::new();
+        let mut all: Vec<Waited> = subjects
+            .filter(|subject| known.insert(*subject))
+            .map(|subject| Waited { subject, end: None, json: None })
+            .collect();
         let limit = self.limit;
         let is_up = async {
             match limit {

@@ -46,7 +46,7 @@ pub(super) fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Plans a statement once, whatever values it gets. SQLite would plan most of the cached statements anew at each use: a plan may depend on the
 /// values, and a statement that goes back to the cache loses them.
-fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 

@@ -50,9 +50,10 @@ pub(super) fn numbers(
         found = left;
         let mut statement = connection.prepare_cached(TOLD_BY_POSITION)?;
         for it in positions {
-            let jobs = statement.query_map((first, it.first, it.last), |row| row.get::<_, i64>(0))?;
-            for job in jobs {
-                found.extend(job.map(|job| (within.0..=within.1).contains(&job).then_some((job, job)))?);
+            let told = (first, it.first, it.last, within.0, within.1);
+            for job in statement.query_map(told, |row| row.get::<_, i64>(0))? {
+                let job = job?;
+                found.push((job, job));
             }
         }
     }
@@ -77,8 +78,8 @@ pub(super) fn unknown(
             }
         } else if it.first == it.last {
             let job = number(batch) + i64::from(it.first);
-            let is_told =
-                connection.prepare_cached(TOLD_BY_POSITION)?.exists((number(batch), it.first, it.last))?;
+            let told = (number(batch), it.first, it.last, 0, i64::MAX);
+            let is_told = connection.prepare_cached(TOLD_BY_POSITION)?.exists(told)?;
             let is_own = it.first < count && told_within(connection, (job, job))?.is_empty();
             if !is_told && !is_own {
                 return Ok(Some(it.first));
@@ -112,8 +113,7 @@ fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
     merged
 }
 
-pub(super) const TOLD_BY_POSITION: &str =
-    "SELECT job FROM told_positions WHERE batch = ?1 AND position BETWEEN ?2 AND ?3";
+pub(super) const TOLD_BY_POSITION: &str = "SELECT job FROM told_positions WHERE batch = ?1 AND position BETWEEN ?2 AND ?3 AND +job BETWEEN ?4 AND ?5";
 
 pub(super) const TOLD_BY_NUMBER: &str =
     "SELECT job FROM told_positions WHERE job BETWEEN ?1 AND ?2 ORDER BY job";

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use protocol::JobId;
 use rusqlite::{Connection, OptionalExtension};
 use scheduler::job::State;
+use scheduler::pending_batch::stored_bytes;
 
 use super::archive::SqliteArchive;
 use super::dependencies::{self, latest_of_chain, number};
@@ -90,10 +91,10 @@ pub(super) fn unsuccessful_members(
             MemberData::Whole => rows::details(connection, job)?.unwrap_or_default(),
             MemberData::WithoutOverrides => Default::default(),
         };
-        bytes += details.overrides.input.as_ref().map_or(0, |input| input.len());
+        bytes += stored_bytes(&details);
         let job = RepeatableJob { row, overrides: details.overrides, params: details.params.given };
         members.push(UnsuccessfulMember { member, job, after, cancelled_by });
-        if bytes >= INPUT_BYTES_MAX {
+        if bytes >= BYTES_MAX {
             last = Some(member);
             break;
         }
@@ -189,5 +190,5 @@ const IN_SETS: &str = "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2
 
 pub(super) const DEPENDENT: &str = "SELECT DISTINCT job FROM dependencies WHERE job BETWEEN ?1 AND ?2";
 
-/// Bytes of inputs after which a slice ends.
-const INPUT_BYTES_MAX: usize = 4 << 20;
+/// Bytes of inputs, parameters, environment, arguments and labels after which a slice ends.
+const BYTES_MAX: usize = 4 << 20;

@@ -52,7 +52,9 @@ impl TestDataDir {
 
     /// A shell on the file.
     fn sql(&self) -> Connection {
-        Connection::open(self.file()).unwrap()
+        let shell = Connection::open(self.file()).unwrap();
+        connections::keep_plans(&shell).unwrap();
+        shell
     }
 
     /// A copy of the files as they are on disk now, as if the machine had stopped.
