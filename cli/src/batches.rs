@@ -39,6 +39,7 @@ pub(crate) fn parse_id(text: &str) -> Result<u64, String> {
   longshore batch 120 results     the parameters and the result of each member
   longshore batch 120 results -o csv > results.csv
   longshore batch 120 results --state failed --outcome timed_out
+  longshore batch 120 results --latest    one whole table after retries: of each member the newest attempt
   longshore batch 120 cancel      cancel all members that have not ended
   longshore batch 120 retry       make a batch of the members that have not succeeded
   longshore batch 120 retry --dry-run
@@ -73,6 +74,9 @@ pub(crate) struct Flags {
     /// For results: only members whose latest attempt had this outcome (timed_out, oom_killed, …); may be repeated.
     #[arg(long, value_name = "OUTCOME", requires = "operation")]
     outcome: Vec<String>,
+    /// For results: of each member that was retried, by itself or with the batch, the last retry, in the place of the member.
+    #[arg(long, requires = "operation")]
+    latest: bool,
     /// For retry: only tell how many members would be in the new batch.
     #[arg(long, requires = "operation", conflicts_with_all = ["follow", "wait", "quiet", "key"])]
     dry_run: bool,
@@ -198,8 +202,12 @@ impl Flags {
 
     /// Refuses the filters of results.
     fn refuse_filters(&self, operation: &str) -> Result<(), Failure> {
-        let given = [("--state", &self.state), ("--outcome", &self.outcome)];
-        match given.iter().find(|(_, values)| !values.is_empty()) {
+        let given = [
+            ("--state", !self.state.is_empty()),
+            ("--outcome", !self.outcome.is_empty()),
+            ("--latest", self.latest),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) => {
                 let text = format!("{flag} is for results, not for {operation}");
                 Err(Failure::new(Exit::Usage, text)
@@ -284,7 +292,9 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
         screen::line(&format!("max_failures was reached: members that had not started {text} cancelled"))?;
     }
     for job in &full.failures {
-        screen::line(&format!("job {} {}", job.id, screen::visible(&job.end_text())))?;
+        let index = job.index.map(|index| format!(" [{index}]")).unwrap_or_default();
+        let job = &job.job;
+        screen::line(&format!("job {}{index} {}", job.id, screen::visible(&job.end_text())))?;
     }
     if full.failures.len() < batch.counts.failures() as usize {
         screen::line(&format!("and more: longshore ls --batch {} --state failed,expired,lost", batch.id))?;

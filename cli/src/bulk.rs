@@ -1,5 +1,6 @@
 //! Operations on all jobs that filters select: counted first, confirmed, and sent to the server in as many requests as it takes.
 
+mod acknowledge;
 mod batch_cancel;
 
 use std::io::IsTerminal as _;
@@ -7,13 +8,16 @@ use std::pin::pin;
 
 use reqwest::Method;
 use reqwest::header::HeaderValue;
+use serde_json::Value;
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::{self, Exit, Failure};
+use crate::job_refs::JobRef;
 use crate::jobs;
 use crate::records;
 use crate::screen::{self, Format};
+pub(crate) use acknowledge::acknowledge_all;
 pub(crate) use batch_cancel::{cancel_batch, cancel_batch_if_confirmed};
 
 /// Filters that select jobs instead of ids.
@@ -35,7 +39,7 @@ impl Selection {
     /// The query that selects the jobs; `None` if ids are given.
     pub(crate) fn query(
         &self,
-        ids: &[u64],
+        ids: &[JobRef],
         batch: Option<u64>,
     ) -> Result<Option<Vec<(&'static str, String)>>, Failure> {
         let mut query = self.filters.query();
@@ -71,6 +75,8 @@ pub(crate) struct Operation<'a> {
     pub(crate) verb: &'a str,
     /// The idempotency key of an earlier command that is continued.
     pub(crate) key: Option<&'a str>,
+    /// The body of each request that changes something.
+    pub(crate) body: Option<&'a Value>,
 }
 
 async fn apply(
@@ -80,7 +86,7 @@ async fn apply(
     (selects, query): (&str, &[(&'static str, String)]),
     yes: bool,
 ) -> anyhow::Result<()> {
-    let Operation { verb, key } = operation;
+    let Operation { verb, key, body } = operation;
     let key = api::idempotency_key(key)?;
     if !yes {
         match count(api, path, query).await? {
@@ -89,7 +95,7 @@ async fn apply(
             count => confirm(verb, selects, count)?,
         }
     }
-    let (mut total, ended_by) = send_all(api, path, query, &key).await;
+    let (mut total, ended_by) = send_all(api, path, query, &key, body).await;
     total.refusals.truncate(REFUSALS_SHOWN);
     if total.matched > 0 || matches!(ended_by, EndedBy::LastJob) {
         total.print(verb, common.format)?;
@@ -160,12 +166,17 @@ async fn send_all(
     path: &[&str],
     query: &[(&'static str, String)],
     key: &HeaderValue,
+    body: Option<&Value>,
 ) -> (BulkResult, EndedBy) {
     let (mut total, mut cursor) = (BulkResult::default(), None::<String>);
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     loop {
         let request = api.request(Method::POST, path).query(query).header("idempotency-key", key);
         let request = request.query(&cursor.take().map(|cursor| [("cursor", cursor)]));
+        let request = match body {
+            Some(body) => request.json(body),
+            None => request,
+        };
         let answer = tokio::select! {
             answer = api.json(request) => answer.and_then(|answer| api::parse(api, &answer)),
             _ = &mut interrupt => return (total, EndedBy::Interrupt),
@@ -285,6 +296,8 @@ impl BulkResult {
         let done = match verb {
             "cancel" => "cancelled",
             "retry" => "retried",
+            "acknowledge" => "acknowledged",
+            "unacknowledge" => "no longer acknowledged",
             _ => "released",
         };
         let mut parts = vec![format!("{} {done}", self.done)];

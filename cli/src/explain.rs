@@ -4,6 +4,7 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::batches;
 use crate::duration;
+use crate::job_refs::{self, JobRef};
 use crate::progress::BatchView as _;
 use crate::records;
 use crate::screen::{self, Format};
@@ -18,22 +19,23 @@ use crate::view::{BatchExplanation, Explanation, Limit, WaitingMembers, WorkerVe
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Id of the job, or a batch as batch:ID.
+    /// Id of the job, a member of a batch by its index, as `1064[3]`, or a batch as batch:ID. Brackets stand in quotes, because shells expand
+    /// them.
     #[arg(value_name = "ID", value_parser = parse_subject)]
     id: Subject,
 }
 
 /// The subject of an explanation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Subject {
-    Job(u64),
+    Job(JobRef),
     Batch(u64),
 }
 
 fn parse_subject(text: &str) -> Result<Subject, String> {
     match text.strip_prefix("batch:") {
         Some(id) => crate::batches::parse_id(id).map(Subject::Batch),
-        None => crate::jobs::parse_job_id(text).map(Subject::Job),
+        None => job_refs::parse_one(text).map(Subject::Job),
     }
 }
 
@@ -42,7 +44,7 @@ pub(crate) async fn explain(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let format = flags.common.format;
     let id = match flags.id {
-        Subject::Job(id) => id,
+        Subject::Job(job) => job.id(&api).await?,
         Subject::Batch(id) => return explain_batch(&api, format, id).await,
     };
     let json = api.json(api.get(&["api", "jobs", &id.to_string(), "explain"])).await?;

@@ -7,6 +7,7 @@ use server::http::present::shapes::{OutputLine, OutputSearch};
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::job_refs::{self, JobRef};
 use crate::jobs::Filters;
 use crate::outage::{Awaited, Outage};
 use crate::records;
@@ -39,9 +40,9 @@ pub(crate) struct Flags {
     /// Upper and lower case are the same.
     #[arg(short = 'i', long)]
     ignore_case: bool,
-    /// Only the output of this job.
-    #[arg(long, value_name = "ID", value_parser = crate::jobs::parse_job_id)]
-    job: Option<u64>,
+    /// Only the output of this job; `1064[3]` is a member of a batch.
+    #[arg(long, value_name = "ID", value_parser = job_refs::parse_one)]
+    job: Option<JobRef>,
     /// Only the output of the jobs of this batch.
     #[arg(long, value_name = "ID", value_parser = crate::jobs::parse_job_id, conflicts_with = "job")]
     batch: Option<u64>,
@@ -56,13 +57,13 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    fn query(&self) -> Vec<(&'static str, String)> {
+    fn query(&self, job: Option<u64>) -> Vec<(&'static str, String)> {
         let on = |flag: bool| flag.then(|| "1".to_owned());
         let own = [
             ("q", Some(self.pattern.clone())),
             ("regex", on(self.regex)),
             ("ignore_case", on(self.ignore_case)),
-            ("job", self.job.map(|job| job.to_string())),
+            ("job", job.map(|job| job.to_string())),
             ("batch", self.batch.map(|batch| batch.to_string())),
             ("stream", self.stream.map(|stream| stream.name().to_owned())),
         ];
@@ -92,7 +93,11 @@ fn with_exit_of_grep(error: anyhow::Error) -> anyhow::Error {
 /// Prints all lines that fit, and returns their number.
 async fn search(flags: &Flags) -> anyhow::Result<u64> {
     let api = Api::new(&flags.common.server_args)?;
-    let (query, has_colour) = (flags.query(), screen::stdout_has_colour());
+    let job = match &flags.job {
+        Some(job) => Some(job.id(&api).await?),
+        None => None,
+    };
+    let (query, has_colour) = (flags.query(job), screen::stdout_has_colour());
     let max = flags.max_count.unwrap_or(u64::MAX);
     let (mut printed, mut cursor, mut cut) = (0, None::<String>, CutJobs::default());
     let mut outage = Outage::of_at_most(OUTAGE_MAX);

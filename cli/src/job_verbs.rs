@@ -1,9 +1,10 @@
-//! `longshore cancel`, `release`, `retry`: operations on jobs that are given by id. `retry` has a file of its own.
+//! `longshore cancel`, `release`, `ack`, `retry`: operations on jobs that are given by id. The last two have files of their own.
 //!
 //! One job takes a request of its own. Several share requests (`by_id`), except for a retry with changes. The results are printed after each
 //! request, so that Ctrl-C loses few of them. The first refusal decides the exit code. Operations on all jobs that filters select are in
 //! `bulk`.
 
+mod ack;
 mod by_id;
 mod retry;
 
@@ -16,10 +17,12 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::bulk::{Operation, Selection, apply_to_all, cancel_batch};
 use crate::failure::{self, Exit, Failure};
+use crate::job_refs::{self, JobRef};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::JobView as _;
 use crate::{error_output, jobs, view};
+pub(crate) use ack::{AckFlags, ack};
 pub(crate) use retry::{RetryFlags, retry};
 
 /// End jobs: at once if they wait, else by stopping their containers.
@@ -27,14 +30,15 @@ pub(crate) use retry::{RetryFlags, retry};
 #[command(after_help = "Examples:
   longshore cancel 12
   longshore cancel 12 13 14
+  longshore cancel '1064[3-9,12]'    members of batch 1064, by their index
   longshore cancel --batch 100       all jobs of the batch that have not ended
   longshore cancel --name 'resize-*' --state queued    counts them, asks, and cancels them")]
 pub(crate) struct CancelFlags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Ids of the jobs.
-    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
-    ids: Vec<u64>,
+    /// Ids of the jobs; `1064[3]`, `1064[3-9]` and `1064[3,7]` are members of batch 1064 by their index. Quote them: shells expand brackets.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_several)]
+    ids: Vec<JobRef>,
     /// All jobs that have not ended of the batch whose first job this is.
     #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
     batch: Option<u64>,
@@ -54,9 +58,9 @@ pub(crate) struct CancelFlags {
 pub(crate) struct ReleaseFlags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Ids of the jobs.
-    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
-    ids: Vec<u64>,
+    /// Ids of the jobs; `1064[3]`, `1064[3-9]` and `1064[3,7]` are members of batch 1064 by their index. Quote them: shells expand brackets.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_several)]
+    ids: Vec<JobRef>,
     /// All quarantined jobs of the batch whose first job this is.
     #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
     batch: Option<u64>,
@@ -71,7 +75,7 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
     // A batch alone is a set that the caller has named: there is nothing to confirm.
     let batch = flags.batch.filter(|_| query.as_ref().is_some_and(|query| query.len() == 1));
     if let (Some(query), None) = (&query, batch) {
-        let operation = Operation { verb: "cancel", key: None };
+        let operation = Operation { verb: "cancel", key: None, body: None };
         return apply_to_all(&api, &flags.common, operation, query, flags.selection.yes).await;
     }
     if let Some(batch) = batch {
@@ -81,17 +85,19 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
         true => "is cancelled".to_owned(),
         false => "is being stopped".to_owned(),
     };
-    apply_to_ids(&api, &flags.common, &flags.ids, "cancel", effect).await
+    let ids = job_refs::ids(&api, &flags.ids).await?;
+    apply_to_ids(&api, &flags.common, &ids, "cancel", effect).await
 }
 
 /// Releases jobs; goes on after one that cannot be released.
 pub(crate) async fn release(flags: ReleaseFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     if let Some(query) = flags.selection.query(&flags.ids, flags.batch)? {
-        let operation = Operation { verb: "release", key: None };
+        let operation = Operation { verb: "release", key: None, body: None };
         return apply_to_all(&api, &flags.common, operation, &query, flags.selection.yes).await;
     }
-    apply_to_ids(&api, &flags.common, &flags.ids, "release", released).await
+    let ids = job_refs::ids(&api, &flags.ids).await?;
+    apply_to_ids(&api, &flags.common, &ids, "release", released).await
 }
 
 /// Describes the effect of a release, which ends a job that was being cancelled, and frees the unique key of an ended one.

@@ -5,6 +5,7 @@ mod watch;
 use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LINK};
 use serde_json::Value;
+use server::positions::Positions;
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
@@ -18,6 +19,7 @@ use crate::view::JobView as _;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore ls --state failed --state lost     failed and lost jobs
+  longshore ls --unresolved --ended-since 3d   failures that nobody has dealt with
   longshore ls --name resize -n 5              the last five jobs of a definition
   longshore ls --since 1h                      jobs of the last hour
   longshore ls --label customer=7 -o json      for programs
@@ -35,6 +37,9 @@ pub(crate) struct ListFlags {
     /// Only jobs of the batch whose first job this is.
     #[arg(long, value_name = "ID", value_parser = parse_job_id)]
     batch: Option<u64>,
+    /// Only the members of the batch with this index: 3, 3-9 or 3,7.
+    #[arg(long, value_name = "INDEX", requires = "batch", value_parser = parse_positions)]
+    index: Option<String>,
     /// Only members of this job, which runs on several workers.
     #[arg(long, value_name = "ID", value_parser = parse_job_id)]
     member_of: Option<u64>,
@@ -82,6 +87,12 @@ pub(crate) struct Filters {
     /// Only ended jobs with this text in their reason.
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
+    /// Only failures that nobody has dealt with: not retried, and not acknowledged (longshore ack).
+    #[arg(long)]
+    unresolved: bool,
+    /// Only jobs that wait for their next attempt, after one that failed.
+    #[arg(long)]
+    backoff: bool,
     /// Only jobs accepted at or after this instant (RFC 3339), from this date on (UTC), or so long ago at most (90s, 1h30m, 7d).
     #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     since: Option<String>,
@@ -115,6 +126,8 @@ impl Filters {
             ("outcome", several(&self.outcome)),
             ("exit_code", self.exit_code.map(|code| code.to_string())),
             ("text", self.text.clone()),
+            ("unresolved", self.unresolved.then(|| "1".to_owned())),
+            ("backoff", self.backoff.then(|| "1".to_owned())),
             ("since", self.since.clone()),
             ("until", self.until.clone()),
             ("ended_since", self.ended_since.clone()),
@@ -156,22 +169,35 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         (true, _) => jobs.iter().try_for_each(|job| screen::line(&job_id(&api, job)?.to_string())),
         (false, Format::Json) => screen::json(&Value::Array(jobs)),
         (false, format) => {
-            let (heading, rows) = table(&api, &jobs, format)?;
+            let (heading, rows) = table(&api, &jobs, &flags, format)?;
             screen::table(&heading, rows)
         }
     }
 }
 
 /// Heading and rows of a table of jobs.
-fn table(api: &Api, jobs: &[Value], format: Format) -> anyhow::Result<(Vec<&'static str>, Vec<Vec<String>>)> {
+fn table(
+    api: &Api,
+    jobs: &[Value],
+    flags: &ListFlags,
+    format: Format,
+) -> anyhow::Result<(Vec<&'static str>, Vec<Vec<String>>)> {
     let now = jiff::Timestamp::now();
+    let indexes = jobs.iter().map(|job| view::optional(job.get("index").and_then(Value::as_u64).as_ref()));
+    let indexes: Vec<String> = indexes.collect();
     let jobs =
         jobs.iter().map(|job| api::parse::<view::Job>(api, job)).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(if format == Format::Wide {
+    let (mut heading, mut rows): (_, Vec<_>) = if format == Format::Wide {
         (view::Job::wide_heading(), jobs.iter().map(|job| job.wide_row(now)).collect())
     } else {
         (view::Job::HEADING.to_vec(), jobs.iter().map(|job| job.row(now)).collect())
-    })
+    };
+    if flags.batch.is_some() {
+        // Beside the id. A position means little among jobs of several batches.
+        heading.insert(1, ">INDEX");
+        rows.iter_mut().zip(indexes).for_each(|(row, index)| row.insert(1, index));
+    }
+    Ok((heading, rows))
 }
 
 /// Prints all jobs that fit as the server sends them.
@@ -214,6 +240,11 @@ pub(crate) async fn export(api: &Api, query: &[(&'static str, String)], kind: &s
 pub(crate) fn parse_job_id(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| "a job's id is a whole number from 1; 'longshore ls' lists them".to_owned())
+}
+
+/// Checks positions of members of a batch.
+fn parse_positions(text: &str) -> Result<String, String> {
+    Positions::read(text).map(|_| text.to_owned())
 }
 
 /// The id of a job in a list.
@@ -261,9 +292,10 @@ pub(crate) async fn fetch_page(
 /// The filters, the batch and the parent as query parameters of the server.
 fn query(flags: &ListFlags) -> Vec<(&'static str, String)> {
     let batch = flags.batch.map(|id| ("batch", id.to_string()));
+    let index = flags.index.clone().map(|index| ("index", index));
     let parent = flags.member_of.map(|id| ("member_of", id.to_string()));
     let revision = flags.revision.clone().map(|revision| ("revision", revision));
-    flags.filters.query().into_iter().chain(batch).chain(parent).chain(revision).collect()
+    flags.filters.query().into_iter().chain(batch).chain(index).chain(parent).chain(revision).collect()
 }
 
 /// The cursor of the next page in a `Link` header.

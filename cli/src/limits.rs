@@ -36,7 +36,12 @@ pub(crate) async fn limits(flags: Flags) -> anyhow::Result<()> {
         let value = match (limit.limit, limit.interval_ms) {
             (Some(permits), _) => permits.to_string(),
             (None, Some(interval)) => {
-                format!("1 per {}", crate::duration::show(i64::try_from(interval).unwrap_or(i64::MAX)))
+                let interval = crate::duration::show(i64::try_from(interval).unwrap_or(i64::MAX));
+                let burst = limit.burst.filter(|burst| *burst > 1);
+                format!(
+                    "1 per {interval}{}",
+                    burst.map(|burst| format!(", burst {burst}")).unwrap_or_default()
+                )
             }
             (None, None) => "none".to_owned(),
         };

@@ -32,6 +32,7 @@ pub(crate) use self::together::{Together, follow_together};
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
+use crate::job_refs::{self, JobRef};
 use crate::outage::{Awaited, Outage};
 use crate::records;
 use crate::screen;
@@ -51,6 +52,7 @@ use crate::view::{self, JobView as _};
   longshore logs 12 --attempt 1 --stream stderr
   longshore logs 12 --attempt all      one attempt after the other
   longshore logs 12 > out 2> err       the two streams, byte for byte
+  longshore logs '1064[3]'             the member with the index 3 of batch 1064
 
 A job on several workers (run_on) has the output of its members; each line then begins with the worker.
 
@@ -58,9 +60,9 @@ On a terminal, colours and progress bars look as the job wrote them, unless NO_C
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Id of the job.
-    #[arg(value_name = "ID", value_parser = crate::jobs::parse_job_id)]
-    id: u64,
+    /// Id of the job, or a member of a batch by its index, as `1064[3]`; in quotes, because shells expand brackets.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_one)]
+    id: JobRef,
     /// Continue until the job has ended.
     #[arg(short = 'f', long)]
     follow: bool,
@@ -88,8 +90,9 @@ pub(crate) struct Flags {
 pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
     records::refuse_records(flags.common.format)?;
     let api = Api::new(&flags.common.server_args)?;
+    let id = flags.id.id(&api).await?;
     let wanted = LogRequest {
-        id: flags.id,
+        id,
         attempt: flags.attempt.and_then(AttemptChoice::number),
         names_attempt: false,
         stream: flags.stream,
@@ -120,13 +123,13 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         if flags.exit_code {
             let ended = match parent {
                 Some(parent) => parent,
-                None => notes.beside(&api, flags.id, wait_for_end(&api, flags.id)).await?,
+                None => notes.beside(&api, id, wait_for_end(&api, id)).await?,
             };
             let exit = parse::<view::Job>(&api, &ended)?.failure_exit();
             return exit.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()));
         }
-    } else if has_members(&api, flags.id).await {
-        show_together(&api, &wanted, Together::MembersOf(flags.id)).await?;
+    } else if has_members(&api, id).await {
+        show_together(&api, &wanted, Together::MembersOf(id)).await?;
     } else if show(&api, &wanted, false, &notes.reported_ends).await? == NO_ATTEMPT {
         notes::tell_unstarted(&api, &wanted).await;
     }

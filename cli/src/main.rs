@@ -31,6 +31,7 @@ mod grep;
 mod hangup;
 mod health;
 mod import;
+mod job_refs;
 mod job_verbs;
 mod jobs;
 mod join;

@@ -10,6 +10,7 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::batches;
 use crate::duration;
+use crate::job_refs::{self, JobRef};
 use crate::jobs;
 use crate::records;
 use crate::screen;
@@ -27,9 +28,9 @@ A pipeline is made by 'longshore run --after', by 'longshore submit', or by \"af
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Id of one of its jobs.
-    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
-    id: u64,
+    /// Id of one of its jobs, or a member of a batch by its index, as `1064[3]`; in quotes, because shells expand brackets.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_one)]
+    id: JobRef,
     /// An operation on its jobs.
     #[arg(value_name = "OPERATION")]
     operation: Option<Operation>,
@@ -54,7 +55,7 @@ enum Operation {
 /// Shows a pipeline or repeats a part of it.
 pub(crate) async fn pipeline(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let id = flags.id.to_string();
+    let id = flags.id.id(&api).await?.to_string();
     if let Some(Operation::Retry) = flags.operation {
         let request = api.request(Method::POST, &["api", "jobs", &id, "pipeline", "retry"]);
         let request = request.query(&[("revision", &flags.revision)]);

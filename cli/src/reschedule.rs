@@ -6,11 +6,12 @@ use serde_json::{Map, Value, json};
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::Failure;
+use crate::job_refs::{self, JobRef};
 use crate::overrides::delay;
 use crate::records;
 use crate::screen;
 use crate::view::JobView as _;
-use crate::{jobs, local_time, view};
+use crate::{local_time, view};
 
 /// Change the start or the priority of a job that waits.
 #[derive(Debug, clap::Args)]
@@ -28,9 +29,9 @@ A job that a worker has already cannot be changed."
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
-    /// The job.
-    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
-    id: u64,
+    /// Id of the job, or a member of a batch by its index, as `1064[3]`; in quotes, because shells expand brackets.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_one)]
+    id: JobRef,
     /// Start it no earlier than this time: 18:30 (the next one), "2026-03-01 18:30", or with its zone 2026-03-01T18:30:00Z.
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
@@ -51,7 +52,9 @@ pub(crate) struct Flags {
 /// Changes the job.
 pub(crate) async fn reschedule(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let request = api.request(Method::PATCH, &["api", "jobs", &flags.id.to_string()]).json(&body(&flags)?);
+    let body = body(&flags)?;
+    let id = flags.id.id(&api).await?;
+    let request = api.request(Method::PATCH, &["api", "jobs", &id.to_string()]).json(&body);
     let answer = api.json(request).await?;
     if records::print(flags.common.format, &answer, "id")? {
         return Ok(());

@@ -104,6 +104,21 @@ impl Schedule {
         self.next.iter().map(String::as_str).zip(due)
     }
 
+    /// The next slot that is to fire. Without one, why: a pause may end after all the slots that the server has told.
+    fn next_in_words(&self) -> String {
+        let mut fires =
+            self.slots().filter(|(slot, _)| !matches!(self.state_at(slot), "paused" | "disabled"));
+        match (fires.next(), &self.paused_until) {
+            (Some((slot, Some(due))), _) => format!("{slot} (fires {due})"),
+            (Some((slot, None)), _) => slot.to_owned(),
+            // The rule has no more slots, whatever becomes of the pause.
+            (None, _) if self.state == "paused" && self.next.is_empty() => String::new(),
+            (None, Some(until)) if self.state == "paused" => format!("after {until}"),
+            (None, _) if matches!(&*self.state, "paused" | "disabled") => self.state.clone(),
+            (None, _) => String::new(),
+        }
+    }
+
     /// The state at a slot: the pause may have ended by itself until then, and a slot at the end of a pause fires.
     fn state_at(&self, slot: &str) -> &str {
         let instant = |text: &str| text.parse::<jiff::Timestamp>().ok();
@@ -148,10 +163,7 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         let last = it.last_fire.as_ref();
         let late = last.map(|last| duration::show(last.lateness_ms)).unwrap_or_default();
         let made = last.map(|last| format!("{} (job {})", last.slot, last.job)).unwrap_or_default();
-        let mut next = it.next.first().cloned().unwrap_or_default();
-        if let Some(due) = it.next_due.first() {
-            next = format!("{next} (fires {due})");
-        }
+        let next = it.next_in_words();
         let paused = it.paused_until.as_ref().filter(|_| it.state == "paused");
         let state = paused.map_or_else(|| it.state.clone(), |until| format!("paused until {until}"));
         [&it.name, &it.id, &it.rule, &it.timezone, &state, &next, &made, &late].map(String::clone).to_vec()
@@ -248,4 +260,30 @@ pub(crate) async fn fires(flags: FiresFlags) -> anyhow::Result<()> {
     };
     let heading = ["SLOT", "UNTIL", ">COUNT", "SCHEDULE", "VERDICT", "REASON", ">JOB", ">LATE"];
     screen::table(&heading, fires.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_slot_in_words_says_why_there_is_none() {
+        let words = |state: &str, until: Option<&str>, next: &[&str]| {
+            let schedule = json!({
+                "name": "tick", "id": "daily", "rule": "every 1d", "timezone": "UTC", "state": state, "paused_until": until,
+                "next": next,
+            });
+            serde_json::from_value::<Schedule>(schedule).unwrap().next_in_words()
+        };
+        let (first, second) = ("2026-03-01T00:00:00Z", "2026-03-02T00:00:00Z");
+        let far = Some("2026-04-01T00:00:00Z");
+        assert_eq!(words("active", None, &[first, second]), first);
+        assert_eq!(words("paused", Some(second), &[first, second]), second);
+        assert_eq!(words("paused", far, &[first, second]), "after 2026-04-01T00:00:00Z");
+        assert_eq!(words("paused", None, &[first, second]), "paused");
+        assert_eq!(words("disabled", None, &[first]), "disabled");
+        for (state, until) in [("active", None), ("paused", None), ("paused", far)] {
+            assert_eq!(words(state, until, &[]), "", "the rule has ended: {state} {until:?}");
+        }
+    }
 }

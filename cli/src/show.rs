@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
+use crate::job_refs::{self, JobRef};
 use crate::records;
 use crate::screen;
 use crate::view::{
@@ -18,19 +19,21 @@ use crate::{duration, quoting};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore show 12
+  longshore show '1064[3]'          the member with the index 3 of batch 1064
   longshore show 12 -o json | jq .attempts")]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Id of the job.
-    #[arg(value_name = "ID", value_parser = crate::jobs::parse_job_id)]
-    id: u64,
+    /// Id of the job, or a member of a batch by its index, as `1064[3]`; in quotes, because shells expand brackets.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_one)]
+    id: JobRef,
 }
 
 /// Shows a job.
 pub(crate) async fn show(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let json = api.json(api.get(&["api", "jobs", &flags.id.to_string()])).await?;
+    let id = flags.id.id(&api).await?;
+    let json = api.json(api.get(&["api", "jobs", &id.to_string()])).await?;
     if records::print(flags.common.format, &json, "id")? {
         return Ok(());
     }
@@ -75,11 +78,14 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
     let why = Some(job.reason_text()).filter(|why| !state.contains(why.as_str())).unwrap_or_default();
     let unconfirmed =
         if job.is_unconfirmed() { "no: the container may still run until its worker reconnects" } else { "" };
+    let attention = if job.unresolved { "unresolved: not retried, and not acknowledged" } else { "" };
     let facts = [
         ("job", job.id.to_string()),
         ("name", job.name.clone()),
         ("state", state),
         ("why", why),
+        ("attention", attention.to_owned()),
+        ("acknowledged", job.acknowledged.as_ref().map(|it| it.words()).unwrap_or_default()),
         ("confirmed", unconfirmed.to_owned()),
         ("cancel", details.cancel.as_deref().map(cancel_in_words).unwrap_or_default()),
         ("revision", job.revision.clone()),
@@ -101,6 +107,7 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
         ("environment", details.environment.join(" ")),
         ("labels", view::pairs(&job.labels)),
         ("batch", optional(job.batch)),
+        ("index", optional(details.index)),
         ("member of", optional(job.member_of)),
         (
             "members",

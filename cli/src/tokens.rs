@@ -95,7 +95,7 @@ struct RevokeFlags {
 enum TokenRole {
     /// Read everything except for tokens and the audit log
     Viewer,
-    /// Also submit, change, cancel and retry jobs
+    /// Also submit, change, cancel and retry jobs, and acknowledge failures
     Submitter,
     /// Also release jobs, operate workers, pause schedules, reload and deploy definitions
     Operator,

@@ -3,6 +3,8 @@
 //! Each wait is a request that the server answers at the end, so a server that is restarted meanwhile only delays it. The jobs go on
 //! whatever becomes of the verb.
 
+mod subject_ref;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::subject_ref::SubjectRef;
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure, exit_of};
@@ -19,13 +22,14 @@ use crate::outage::{Awaited, Outage};
 use crate::progress::BatchView as _;
 use crate::screen::{self, Format};
 use crate::view::{self, BatchSummary, JobView as _};
-use crate::{batches, duration, jobs, records};
+use crate::{batches, duration, records};
 
 /// Wait until jobs and batches have ended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore wait 12                        until job 12 has ended
   longshore wait 12 13 batch:100           until both jobs and all members of batch 100 have ended
+  longshore wait '100[0-9]'                until the first ten members of batch 100 have ended
   longshore wait 12 --timeout 10m          at most ten minutes; the job goes on then
   longshore wait $(longshore ls -q --label team=web --state queued,running) -o ndjson
 
@@ -36,9 +40,10 @@ server was away for 15 minutes. What has not ended goes on then, as after Ctrl-C
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Ids of jobs; batch:100 is the batch whose first job is 100.
-    #[arg(required = true, value_name = "ID", value_parser = parse_subject)]
-    ids: Vec<Subject>,
+    /// Ids of jobs; batch:100 is the batch whose first job is 100, and `100[3]`, `100[3-9]` and `100[3,7]` are members of it by their
+    /// index. Quote them: shells expand brackets.
+    #[arg(required = true, value_name = "ID", value_parser = subject_ref::parse)]
+    ids: Vec<SubjectRef>,
     /// Wait at most this long (90s, 10m, 2h).
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     timeout: Option<Duration>,
@@ -114,7 +119,8 @@ pub(crate) async fn wait(flags: Flags) -> anyhow::Result<()> {
         exit_when_up: Exit::TimedOut,
         outage: None,
     };
-    ends.wait(&api, flags.ids.into_iter()).await
+    let subjects = subject_ref::resolve(&api, &flags.ids).await?;
+    ends.wait(&api, subjects.into_iter()).await
 }
 
 /// A wait for the ends of jobs and batches.
@@ -348,15 +354,6 @@ fn unended_text(all: &[Waited]) -> String {
     }
 }
 
-fn parse_subject(text: &str) -> Result<Subject, String> {
-    match text.strip_prefix("batch:") {
-        Some(id) => jobs::parse_job_id(id)
-            .map(Subject::Batch)
-            .map_err(|_| "a batch is written batch:100; 'longshore batches' lists them".to_owned()),
-        None => jobs::parse_job_id(text).map(Subject::Job),
-    }
-}
-
 /// Requests that wait at once. The next job or batch is asked for when one of these has ended.
 const REQUESTS_MAX: usize = 64;
 /// The server waits this long for an end; less than the read timeout.
@@ -371,14 +368,6 @@ const NAMES_MAX: usize = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_subject_is_a_job_or_a_batch() {
-        assert_eq!(parse_subject("12"), Ok(Subject::Job(12)));
-        assert_eq!(parse_subject("batch:7"), Ok(Subject::Batch(7)));
-        assert!(parse_subject("batch:0").unwrap_err().contains("written batch:100"));
-        assert!(parse_subject("banana").unwrap_err().contains("a whole number from 1"));
-    }
 
     #[test]
     fn the_text_names_a_few_and_counts_the_rest() {

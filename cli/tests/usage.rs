@@ -30,6 +30,7 @@ const VERBS: &[&str] = &[
     "cancel",
     "release",
     "retry",
+    "ack",
     "reschedule",
     "workers",
     "cordon",

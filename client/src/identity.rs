@@ -7,7 +7,10 @@
 //! membership   which installation it has joined, and as whom
 //! contact      when the server was heard last, in the uptime of which boot; only while something depends on it
 //! ```
-//! Each file is replaced as a whole, so a crash leaves the old content or the new one. All but the last are synced.
+//! Each file is replaced as a whole, so a crash leaves the old content or the new one. All but the last are synced. The incarnation has a fixed
+//! length, and is written in place if the disk is full.
+
+mod incarnation;
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -81,7 +84,7 @@ impl Identity {
         let before = number(&dir.join(INCARNATION))?.unwrap_or(0);
         let incarnation =
             before.checked_add(1).ok_or_else(|| damaged(&dir.join(INCARNATION), "it is at its end"))?;
-        replace(&dir.join(INCARNATION), incarnation.to_string().as_bytes())?;
+        incarnation::store(&dir.join(INCARNATION), incarnation)?;
         let membership = membership(&dir.join(MEMBERSHIP))?;
         Ok(Self {
             dir: dir.to_path_buf(),
@@ -225,8 +228,9 @@ fn lock(dir: &Path) -> Result<File, IdentityError> {
         }
         Err(TryLockError::Error(cause)) => return Err(io_error(&path, cause)),
     }
-    let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    written.map_err(|cause| io_error(&path, cause))?;
+    let pid = format!("{}\n", std::process::id());
+    // Over the old text, because a full disk has room for that. If it cannot be written, only an error text names no process, or another one.
+    let _ = file.write_all(pid.as_bytes()).and_then(|()| file.set_len(pid.len() as u64));
     Ok(file)
 }
 
@@ -362,9 +366,7 @@ mod tests {
         assert_ne!(first.secret(), second.secret());
         let secret = first.secret();
         drop(first);
-
         let again = Identity::open_shared(dir.path()).expect("opens");
-
         assert_eq!(again.secret(), secret);
         assert_eq!(again.dir(), dir.path().join("slot-0"));
     }

@@ -119,6 +119,7 @@ pub async fn run(
     let (wanted, wanted_images) = WantedImages::channel();
     let OfferedRuntimes { runtimes, engine_id } =
         start_runtimes(&config, &store, (&events, &logs, &sampler), wanted).await;
+    warn_of_unserved_attempts(&runtimes, store.clone()).await;
     let (first, availabilities) = survey(&runtimes, &identity).await;
     let disk_space = DiskSpace::of(identity.dir());
     let storage_fault = store.watch_fault();
@@ -221,6 +222,33 @@ async fn start_runtimes(
         runtimes.push(Arc::new(Fake::new(events.clone(), logs.clone())));
     }
     OfferedRuntimes { runtimes, engine_id }
+}
+
+/// Logs the attempts of an earlier process that this one cannot serve, because it is started without their runtime.
+async fn warn_of_unserved_attempts(runtimes: &[Arc<dyn Runtime>], store: AttemptStore) {
+    let offered: Vec<RuntimeKind> = runtimes.iter().map(|runtime| runtime.kind()).collect();
+    let unserved = move || {
+        let attempts = store.entries().unwrap_or_default();
+        let is_unserved = |kind: &RuntimeKind| !offered.contains(kind);
+        [RuntimeKind::Docker, RuntimeKind::Process]
+            .into_iter()
+            .filter(is_unserved)
+            .map(|kind| (kind, attempts.iter().filter(|it| it.launch.spec.runtime == kind).count()))
+            .filter(|(_, count)| *count > 0)
+            .collect::<Vec<_>>()
+    };
+    for (runtime, attempts) in tokio::task::spawn_blocking(unserved).await.unwrap_or_default() {
+        let remedy = match runtime {
+            RuntimeKind::Process => "start the worker with --allow-process",
+            _ => "start the worker without --no-docker",
+        };
+        tracing::error!(
+            %runtime,
+            attempts,
+            remedy,
+            "an earlier start of this worker has left attempts of a runtime that it does not use now: nobody stops them or reports their ends"
+        );
+    }
 }
 
 /// Finds what an earlier process has left; also how each runtime is.

@@ -65,6 +65,12 @@ impl State {
     pub const fn has_ended(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled | Self::Expired | Self::Lost)
     }
+
+    /// The job has ended without success, and nobody asked for that.
+    #[must_use]
+    pub const fn is_failure(self) -> bool {
+        matches!(self, Self::Failed | Self::Expired | Self::Lost)
+    }
 }
 
 #[cfg(test)]

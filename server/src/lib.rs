@@ -28,6 +28,7 @@ pub mod notifications;
 mod own_variables;
 mod params;
 pub mod policy;
+pub mod positions;
 pub mod registries;
 pub mod reload;
 pub mod retention_rule;

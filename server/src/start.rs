@@ -77,7 +77,8 @@ impl Server {
         tokio::spawn(event_feed.run());
         parts.start_secrets_watch(&acceptor, handles.handle.clone());
         let reloader = parts.start_reloader(handles.handle.clone(), refusal, loaded.text, history);
-        let notifications = parts.start_notifications(handles.record_writer, handles.metrics.clone())?;
+        let notifications =
+            parts.start_notifications(handles.record_writer.clone(), handles.metrics.clone())?;
         let (address, metrics, now) = (listener.address(), handles.metrics.clone(), clock::now().utc);
         let access = parts.config.access(address, handles.cluster, &parts.records, metrics, now);
         let has_api_token = access.has_api_token();
@@ -92,6 +93,7 @@ impl Server {
             events: handles.events,
             metrics: handles.metrics,
             archive: parts.archive.clone(),
+            record_writer: handles.record_writer,
             machines: acceptor.machines.clone(),
             usage: acceptor.usage.clone(),
             missing_secrets: acceptor.missing_secrets.clone(),

@@ -1,6 +1,4 @@
-//! `longshore batch ID results`: what each member was given and what it left, in the order of the members. Lists of the server have the newest
-//! job first, so the ends of the pages are read first, and then what is between two ends, from the last page on. States may change
-//! meanwhile: the ids at the ends decide what is printed between them, not the number of members.
+//! `longshore batch ID results`: what each member was given and what it left, in the order of the members. A page is printed when it was read.
 
 use serde_json::Value;
 use server::http::present::shapes::ListedJob;
@@ -23,83 +21,34 @@ pub(super) async fn print(api: &Api, flags: &Flags) -> anyhow::Result<()> {
     let filters = [("state", &flags.state), ("outcome", &flags.outcome)];
     let filters = filters.into_iter().filter(|(_, values)| !values.is_empty());
     let filters = filters.map(|(name, values)| (name, values.join(",")));
-    let query: Vec<(&'static str, String)> = [("batch", id)].into_iter().chain(filters).collect();
+    let latest = flags.latest.then(|| ("latest", "1".to_owned()));
+    let in_order = [("batch", id), ("order", "oldest".to_owned())].into_iter().chain(latest);
+    let query: Vec<(&'static str, String)> = in_order.chain(filters).collect();
     let with_results = [&query[..], &[("results", "1".to_owned())]].concat();
     match flags.common.format {
         Format::Csv => jobs::export(api, &with_results, "text/csv").await?,
         Format::Ndjson => jobs::export(api, &with_results, "application/x-ndjson").await?,
         // Only the ids are printed.
-        Format::Name => print_in_order(api, &query, &query, Printer::Names).await?,
-        format => print_in_order(api, &query, &with_results, Printer::new(format)).await?,
+        Format::Name => print_in_order(api, &query, Printer::Names).await?,
+        format => print_in_order(api, &with_results, Printer::new(format)).await?,
     }
-    note_absent(&batch);
+    note_absent(&batch, flags.latest);
     Ok(())
 }
 
 async fn print_in_order(
     api: &Api,
     query: &[(&'static str, String)],
-    shown: &[(&'static str, String)],
     mut printer: Printer,
 ) -> anyhow::Result<()> {
-    let mut page_ends = read_page_ends(api, query).await?;
-    // The lowest id that has not been printed yet.
-    let mut end = 0;
+    let mut cursor = None;
     loop {
-        let page_end = page_ends.pop();
-        let mut members = fetch_down_to(api, shown, page_end.as_ref(), end).await?;
-        members.reverse();
-        printer.print(api, &members)?;
-        match page_end {
-            Some(page_end) => end = page_end.id,
-            None => return printer.finish(),
-        }
-    }
-}
-
-/// The end of a page.
-struct PageEnd {
-    /// The cursor of the next page.
-    cursor: String,
-    /// The id of its last job.
-    id: u64,
-}
-
-/// Reads where pages end, the newest one first. A page with results may end early, so these are pages without.
-async fn read_page_ends(api: &Api, query: &[(&'static str, String)]) -> anyhow::Result<Vec<PageEnd>> {
-    let mut page_ends: Vec<PageEnd> = Vec::new();
-    loop {
-        let cursor = page_ends.last().map(|page_end| page_end.cursor.clone());
-        let (page, Some(cursor)) = jobs::fetch_page(api, query, cursor, PAGE).await? else {
-            return Ok(page_ends);
-        };
-        let last = page.last().ok_or_else(|| api.unexpected_response())?;
-        page_ends.push(PageEnd { cursor, id: jobs::job_id(api, last)? });
-    }
-}
-
-/// Fetches the members after the end of a page, or all without one, down to the id `end`, the newest one first.
-async fn fetch_down_to(
-    api: &Api,
-    query: &[(&'static str, String)],
-    page_end: Option<&PageEnd>,
-    end: u64,
-) -> anyhow::Result<Vec<Value>> {
-    let mut members = Vec::new();
-    let mut cursor = page_end.map(|page_end| page_end.cursor.clone());
-    loop {
-        let (page, next) = jobs::fetch_page(api, query, cursor, PAGE).await?;
-        for member in page {
-            let id = jobs::job_id(api, &member)?;
-            if id >= end {
-                members.push(member);
-            }
-            if id <= end {
-                return Ok(members);
-            }
+        let (members, next) = jobs::fetch_page(api, query, cursor, PAGE).await?;
+        if !members.is_empty() {
+            printer.print(api, &members)?;
         }
         if next.is_none() {
-            return Ok(members);
+            return printer.finish();
         }
         cursor = next;
     }
@@ -175,9 +124,10 @@ fn plain(value: &Value) -> String {
 }
 
 /// Says which members have no result yet, or are not listed any more.
-fn note_absent(batch: &BatchSummary) {
+fn note_absent(batch: &BatchSummary, is_latest: bool) {
     let live = batch.counts.live();
-    if live > 0 {
+    // The table of latest attempts shows what goes on: members are only some of them.
+    if live > 0 && !is_latest {
         let of = screen::counted(batch.count, "member");
         screen::note(&format!("longshore: {live} of {of} have not ended; batch {} goes on", batch.id));
     }
@@ -212,7 +162,7 @@ fn refuse_other_flags(flags: &Flags) -> Result<(), Failure> {
     }
 }
 
-/// Members that are read at once. About as many are printed at once: more if others came to match after the ends of the pages were read.
+/// Members that are read and printed at once.
 const PAGE: usize = 500;
 
 /// Characters of parameters and of a result in a table.

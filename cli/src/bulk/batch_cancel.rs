@@ -28,7 +28,7 @@ pub(crate) async fn cancel_batch_if_confirmed(
 /// Cancels what has not ended of a batch, and says of how many jobs. The caller has named the batch, so nothing is confirmed.
 pub(crate) async fn cancel_batch(api: &Api, common: &CommonArgs, batch: u64) -> anyhow::Result<()> {
     let path = ["api", "batches", &batch.to_string(), "cancel"];
-    let (mut total, ended_by) = send_all(api, &path, &[], &api::idempotency_key(None)?).await;
+    let (mut total, ended_by) = send_all(api, &path, &[], &api::idempotency_key(None)?, None).await;
     match ended_by {
         EndedBy::Error(error) if total.matched == 0 => return Err(named(batch, error)),
         _ => {}

@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use anyhow::Context as _;
 use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use server::http::present::shapes::BulkEffect;
 
 use super::retry::retried;
@@ -34,8 +34,19 @@ pub(super) async fn apply(
     query: &[(&str, &str)],
     effect: impl Fn(&view::Job) -> String,
 ) -> anyhow::Result<()> {
+    apply_with_body(api, result, (verb, ids, query), &Map::new(), effect).await
+}
+
+/// As [`apply`], with these fields in the body of each request.
+pub(super) async fn apply_with_body(
+    api: &Api,
+    result: &mut VerbResult,
+    (verb, ids, query): (&str, &[u64], &[(&str, &str)]),
+    fields: &Map<String, Value>,
+    effect: impl Fn(&view::Job) -> String,
+) -> anyhow::Result<()> {
     let mut counts = BulkResult::default();
-    let applied = apply_in_parts(api, result, (verb, ids, query), effect, &mut counts).await;
+    let applied = apply_in_parts(api, result, (verb, ids, query), fields, effect, &mut counts).await;
     show_counts(result, counts, verb)?;
     applied
 }
@@ -44,13 +55,16 @@ async fn apply_in_parts(
     api: &Api,
     result: &mut VerbResult,
     (verb, ids, query): (&str, &[u64], &[(&str, &str)]),
+    fields: &Map<String, Value>,
     effect: impl Fn(&view::Job) -> String,
     counts: &mut BulkResult,
 ) -> anyhow::Result<()> {
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     for ids in ids.chunks(IDS_PER_REQUEST) {
         let request = api.request(Method::POST, &["api", "jobs", verb]).query(query);
-        let request = request.json(&json!({ "ids": ids }));
+        let mut body = fields.clone();
+        body.insert("ids".into(), json!(ids));
+        let request = request.json(&body);
         let answer = tokio::select! {
             answer = send(api, request) => answer,
             _ = &mut interrupt => {

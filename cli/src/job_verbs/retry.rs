@@ -10,6 +10,7 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::bulk::{Operation, Selection, apply_to_all};
 use crate::failure::{Exit, Failure};
+use crate::job_refs::{self, JobRef};
 use crate::new_job::{NewJobArgs, note_warning};
 use crate::outage::Outage;
 use crate::overrides::{self, Overrides};
@@ -21,6 +22,7 @@ use crate::{jobs, view, wait};
 #[command(after_help = "Examples:
   longshore retry 12
   longshore retry 12 13 14
+  longshore retry '1064[3,7]'                           members of batch 1064, by their index
   longshore retry 12 -e SIZE=640 -- --verbose           with changes laid over what the job had
   longshore retry 12 --input fixed.json --delay 10m     with another input, in ten minutes
   longshore retry 12 --clear input --clear params.size  without its input and this parameter
@@ -41,9 +43,9 @@ replace those of the same name.")]
 pub(crate) struct RetryFlags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Ids of the jobs.
-    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
-    ids: Vec<u64>,
+    /// Ids of the jobs; `1064[3]`, `1064[3-9]` and `1064[3,7]` are members of batch 1064 by their index. Quote them: shells expand brackets.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_several)]
+    ids: Vec<JobRef>,
     /// All failed, expired and lost jobs of the batch whose first job this is.
     #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
     batch: Option<u64>,
@@ -83,22 +85,24 @@ struct Changes {
 
 /// Makes new jobs like ended ones; goes on after one that cannot be tried again.
 pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
-    flags.check_one_id()?;
+    flags.check_one_id(flags.ids.len())?;
     flags.next.check(flags.common.format)?;
     let selected = flags.selected()?;
     let api = Api::new(&flags.common.server_args)?;
     if let Some(query) = selected {
         return retry_selected(&api, flags, query).await;
     }
-    if flags.next.follow && flags.ids.len() > 1 {
+    let ids = job_refs::ids(&api, &flags.ids).await?;
+    flags.check_one_id(ids.len())?;
+    if flags.next.follow && ids.len() > 1 {
         let hint = "use --wait, or follow each new job with 'longshore logs -f'";
         return Err(Failure::new(Exit::Usage, "--follow is for one job").hint(hint).into());
     }
     // It reads standard input, and tells the instant of --at: the flags are known to fit together.
     let changes = flags.changes()?;
-    match flags.ids[..] {
+    match ids[..] {
         [id] => retry_one(&api, &flags, id, &changes).await,
-        _ => retry_several(&api, &flags, &changes).await,
+        _ => retry_several(&api, &flags, &ids, &changes).await,
     }
 }
 
@@ -122,7 +126,7 @@ async fn retry_selected(
     }
     flags.common.format = flags.next.list_format(flags.common.format);
     query.push(("revision", flags.revision));
-    let operation = Operation { verb: "retry", key: flags.key.as_deref() };
+    let operation = Operation { verb: "retry", key: flags.key.as_deref(), body: None };
     apply_to_all(api, &flags.common, operation, &query, flags.selection.yes).await
 }
 
@@ -146,10 +150,10 @@ async fn retry_one(api: &Api, flags: &RetryFlags, id: u64, changes: &Changes) ->
 }
 
 /// Retries jobs, and waits for the new ones if asked to.
-async fn retry_several(api: &Api, flags: &RetryFlags, changes: &Changes) -> anyhow::Result<()> {
+async fn retry_several(api: &Api, flags: &RetryFlags, ids: &[u64], changes: &Changes) -> anyhow::Result<()> {
     let mut result = VerbResult::new(flags.next.list_format(flags.common.format));
     result.waits = flags.next.wait.is_some();
-    make_several(api, flags, changes, &mut result).await?;
+    make_several(api, flags, (ids, changes), &mut result).await?;
     if result.waits && result.made_unknown > 0 {
         screen::note(&format!(
             "longshore: {} made, and not waited for: the server has not told the ids; 'longshore ls' shows the jobs",
@@ -181,16 +185,16 @@ async fn retry_several(api: &Api, flags: &RetryFlags, changes: &Changes) -> anyh
 async fn make_several(
     api: &Api,
     flags: &RetryFlags,
-    changes: &Changes,
+    (ids, changes): (&[u64], &Changes),
     result: &mut VerbResult,
 ) -> anyhow::Result<()> {
     let revision = flags.revision.as_str();
     if changes.is_empty() {
         let query = [("revision", revision)];
-        return by_id::apply(api, result, "retry", &flags.ids, &query, |_| String::new()).await;
+        return by_id::apply(api, result, "retry", ids, &query, |_| String::new()).await;
     }
     let mut interrupt = pin!(tokio::signal::ctrl_c());
-    for id in &flags.ids {
+    for id in ids {
         let key = api::idempotency_key(None)?;
         let made = tokio::select! {
             made = api.create_job(changes.request(api, *id, revision), &key) => made,
@@ -212,13 +216,13 @@ async fn make_several(
 
 impl RetryFlags {
     /// Refuses keys that stand for one job together with several jobs.
-    fn check_one_id(&self) -> Result<(), Failure> {
+    fn check_one_id(&self, count: usize) -> Result<(), Failure> {
         let flag = match (&self.key, &self.overrides.unique_key) {
             (Some(_), _) => "--key",
             (None, Some(_)) => "--unique-key",
             (None, None) => return Ok(()),
         };
-        if self.ids.len() < 2 {
+        if count < 2 {
             return Ok(());
         }
         let text = format!("{flag} can be used with one id only");

@@ -67,7 +67,7 @@ async fn watch_connection(
         *is_away = false;
         // Ages alone are no news.
         if shown.as_ref() != Some(&jobs) {
-            print(api, flags.common.format, &jobs, shown.is_none())?;
+            print(api, flags, &jobs, shown.is_none())?;
             *shown = Some(jobs);
         }
         // The first change, and all that come before the list may be read again.
@@ -94,7 +94,8 @@ async fn is_change(events: &mut Events<'_>) -> anyhow::Result<bool> {
     }
 }
 
-fn print(api: &Api, format: Format, jobs: &[Value], is_first: bool) -> anyhow::Result<()> {
+fn print(api: &Api, flags: &ListFlags, jobs: &[Value], is_first: bool) -> anyhow::Result<()> {
+    let format = flags.common.format;
     if std::io::stdout().is_terminal() && format.is_text() {
         // Home, and clear from there: the lists before stay in the history of the terminal.
         screen::raw(b"\x1b[H\x1b[2J")?;
@@ -104,7 +105,7 @@ fn print(api: &Api, format: Format, jobs: &[Value], is_first: bool) -> anyhow::R
     if records::print(format, &Value::Array(jobs.to_vec()), "id")? {
         return Ok(());
     }
-    let (heading, rows) = table(api, jobs, format)?;
+    let (heading, rows) = table(api, jobs, flags, format)?;
     screen::table(&heading, rows)
 }
 

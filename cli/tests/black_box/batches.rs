@@ -266,9 +266,8 @@ async fn the_results_of_all_members_are_printed_by_position() {
     assert_eq!(rows[3], ["2", "3", "failed", "key=***", "size=2", "exit", "code", "3"]);
 
     let (code, said) = cli(&cluster, &["batch", "1", "results", "-o", "ndjson"]);
-    let mut members: Vec<serde_json::Value> =
+    let members: Vec<serde_json::Value> =
         said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    members.reverse();
     assert_eq!((code, members.len()), (0, 40));
     assert_eq!((&members[39]["index"], &members[39]["result"]["square"]), (&39.into(), &1_521.into()));
     assert_eq!((&members[2]["state"], &members[2]["exit_code"]), (&"failed".into(), &3.into()));
@@ -290,7 +289,7 @@ async fn the_results_of_all_members_are_printed_by_position() {
     assert!(code == 2 && said.contains("--wait is not for results"), "{said}");
     let page = String::from_utf8(api.get_bytes("/batches/1").await).unwrap();
     assert!(page.contains("/jobs.csv?batch=1&amp;results=1"), "{page}");
-    let linked = String::from_utf8(api.get_bytes("/jobs.csv?batch=1&results=1").await).unwrap();
+    let linked = String::from_utf8(api.get_bytes("/jobs.csv?batch=1&results=1&order=oldest").await).unwrap();
     assert_eq!(linked, csv);
 }
 

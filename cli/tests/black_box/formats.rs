@@ -77,6 +77,53 @@ fn schedules_that_a_clock_silenced_are_named_beside_the_list() {
 }
 
 #[test]
+fn the_next_slot_of_a_paused_schedule_is_one_that_fires() {
+    let stub = Stub::new();
+    let schedule = |id: &str, state: &str, more: &str| {
+        format!(
+            r#"{{"name":"report","id":"{id}","rule":"every 1h","timezone":"UTC","state":"{state}",
+                "next":["2026-11-30T14:00:00.000Z","2026-11-30T15:00:00.000Z"]{more}}}"#
+        )
+    };
+    let jitter = r#","next_due":["2026-11-30T14:00:07.000Z","2026-11-30T15:00:08.000Z"]"#;
+    let until = |at: &str, more: &str| format!(r#","paused_until":"2026-11-30T{at}:00.000Z"{more}"#);
+    let listed = [
+        schedule("a", "active", jitter),
+        schedule("b", "paused", ""),
+        schedule("c", "paused", &until("15:00", jitter)),
+        schedule("d", "paused", &until("15:01", "")),
+        schedule("e", "disabled", ""),
+    ];
+    stub.on("GET /api/schedules", "200 OK", JSON, &format!("[{}]", listed.join(",")));
+    let said = run(&mut stub.longshore(&["schedules"]));
+    let rows: Vec<String> =
+        said.out.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let expected = [
+        "report a every 1h UTC active 2026-11-30T14:00:00.000Z (fires 2026-11-30T14:00:07.000Z)",
+        "report b every 1h UTC paused paused",
+        "report c every 1h UTC paused until 2026-11-30T15:00:00.000Z 2026-11-30T15:00:00.000Z (fires 2026-11-30T15:00:08.000Z)",
+        "report d every 1h UTC paused until 2026-11-30T15:01:00.000Z after 2026-11-30T15:01:00.000Z",
+        "report e every 1h UTC disabled disabled",
+    ];
+    assert_eq!(rows, expected, "{said:?}");
+}
+
+#[test]
+fn the_limit_of_a_rate_is_shown_with_its_burst() {
+    let stub = Stub::new();
+    let rate = |name: &str, burst: u32| {
+        format!(
+            r#"{{"kind":"rate","name":"{name}","interval_ms":6000,"burst":{burst},"in_use":0,"waiting":7}}"#
+        )
+    };
+    stub.on("GET /api/limits", "200 OK", JSON, &format!("[{},{}]", rate("poll", 3), rate("slow", 1)));
+    let said = run(&mut stub.longshore(&["limits"]));
+    let rows: Vec<String> =
+        said.out.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(rows, ["rate poll 1 per 6.0s, burst 3 0 7", "rate slow 1 per 6.0s 0 7"], "{said:?}");
+}
+
+#[test]
 fn the_clock_of_a_server_is_what_its_answer_says() {
     let stub = Stub::new();
     let version = r#"{"name":"longshore","version":"0.1.0","time":"2020-01-01T00:00:00.000Z"}"#;

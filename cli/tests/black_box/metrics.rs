@@ -11,6 +11,8 @@ const JOBS_FILE: &str = "
 jobs:
   say: { runtime: process, command: [echo, hello] }
   fails: { runtime: process, command: [sh, -c, exit 3] }
+  waits: { runtime: process, command: ['true'] }
+  sleeps: { runtime: process, command: [sleep, '3600'] }
   tick: { runtime: process, command: ['true'], schedule: { every: 500ms } }
 ";
 
@@ -46,7 +48,10 @@ async fn a_scrape_counts_what_happened_and_has_every_metric_that_deploy_names() 
         let job = api.post(&format!("/api/jobs/{name}"), None).await;
         api.wait_for_job(job["id"].as_u64().unwrap(), |job| job["ended_at"].is_string()).await;
     }
-    api.post("/api/definitions/fails/pause", None).await;
+    api.post("/api/definitions/waits/pause", None).await;
+    for name in ["waits", "sleeps", "waits"] {
+        api.post(&format!("/api/jobs/{name}"), None).await;
+    }
     // A job that does not exist: counted as 4xx.
     assert!(api.try_get("/api/jobs/1000000").await.is_err());
     let expected = [
@@ -66,7 +71,13 @@ async fn a_scrape_counts_what_happened_and_has_every_metric_that_deploy_names() 
         ("longshore_workers_lacking_runtime{runtime=\"docker\"}", 0.0),
         ("longshore_workers_lacking_runtime{runtime=\"process\"}", 0.0),
         ("longshore_slots{kind=\"total\"}", 3.0),
-        ("longshore_http_requests_total{route=\"/api/jobs/{name}\",method=\"POST\",status=\"2xx\"}", 3.0),
+        ("longshore_http_requests_total{route=\"/api/jobs/{name}\",method=\"POST\",status=\"2xx\"}", 6.0),
+        ("longshore_jobs_queued{definition=\"waits\"}", 2.0),
+        ("longshore_jobs_queued{definition=\"sleeps\"}", 0.0),
+        ("longshore_jobs_running{definition=\"sleeps\"}", 1.0),
+        ("longshore_jobs_running{definition=\"waits\"}", 0.0),
+        ("longshore_jobs_unresolved{definition=\"fails\"}", 1.0),
+        ("longshore_jobs_unresolved{definition=\"other\"}", 0.0),
         ("longshore_http_requests_total{route=\"/api/jobs/{name}\",method=\"GET\",status=\"4xx\"}", 1.0),
         ("longshore_storage_low", 0.0),
         ("longshore_address_lock_outs_total", 0.0),

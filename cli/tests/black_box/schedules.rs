@@ -188,6 +188,12 @@ async fn a_paused_schedule_tells_the_end_of_its_pause_and_fires_after_it() {
     assert_eq!((&shown["state"], &shown["paused_until"]), (&json!("paused"), &until), "{shown}");
     let table = running.run_cli(&["schedules"]);
     assert!(table.out.contains(&format!("paused until {}", until.as_str().unwrap())), "{table:?}");
+    assert!(
+        table.out.contains(&format!("after {}", until.as_str().unwrap())),
+        "no slot before it: {table:?}"
+    );
+    let page = String::from_utf8(running.api.get_bytes("/schedules").await).unwrap();
+    assert!(page.contains("<td data-label=\"next\"><span class=\"muted\">paused</span>"), "{page}");
     // A slot at the end of the pause fires.
     for (from, state) in [(None, "paused"), (until.as_str(), "active")] {
         let from = from.map(|from| vec!["--from", from]).unwrap_or_default();

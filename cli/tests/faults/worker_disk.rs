@@ -43,8 +43,10 @@ async fn worker_with_a_full_disk_keeps_outcomes_and_repeats_no_job() {
     go(&cluster, alone);
     wait_until("another one cannot either", async || untold(&worker) == 2).await;
 
-    disk.empty();
+    // It starts on the full disk, too: nobody else can give room back.
     let mut worker = disk.worker(&cluster);
+    wait_until("it has joined", async || worker.log().contains("joined the server")).await;
+    disk.empty();
     assert_ran_once(&cluster, &[watched, alone, late]).await;
     worker.terminate().await;
     server.terminate().await;

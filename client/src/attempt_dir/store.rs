@@ -113,6 +113,19 @@ impl AttemptStore {
         secrets.find(launch.token).map_or(Ok(()), |path| dir.record_secrets(&path))
     }
 
+    /// Records that an attempt whose directory was lost had secrets. Unless their values are still here, its output and its result are withheld,
+    /// because they cannot be masked.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub(crate) fn record_lost_secrets(&self, dir: &AttemptDir, token: Token) -> Result<(), Error> {
+        if dir.has_secrets() {
+            return Ok(());
+        }
+        let path = self.secrets.as_ref().map_or_else(|| self.root.join("no-secrets"), |it| it.path(token));
+        dir.record_secrets(&path)
+    }
+
     fn write_new(&self, dir: &AttemptDir, launch: &Launch) -> Result<(), Error> {
         make_private(&dir.path)?;
         for stream in Stream::ALL {

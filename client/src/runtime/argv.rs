@@ -45,7 +45,7 @@ pub fn docker_run(
 ) -> Result<CommandLine, Invalid> {
     let spec = &*launch.spec;
     check_program(launch)?;
-    let mut args: Vec<String> = ["run", "--pull", "never"].map(String::from).into();
+    let mut args: Vec<String> = ["run", "--pull", "never", "--sig-proxy=false"].map(String::from).into();
     if spec.init {
         args.push("--init".into());
     }
@@ -154,10 +154,14 @@ fn labels(launch: &Launch, membership: Membership, deadline: Option<i64>) -> Res
     ];
     let deadline = deadline.map(|at| ("deadline", at.to_string()));
     let mask = (!launch.spec.log_mask.is_empty()).then(|| (MASK_LABEL, json_of(&launch.spec.log_mask)));
+    let secrets = (!launch.secrets.is_empty()).then(|| (SECRETS_LABEL, "true".to_owned()));
+    let self_fence = launch.spec.self_fence.map(|after| (SELF_FENCE_LABEL, after.as_millis().to_string()));
     labels.extend(
         own.into_iter()
             .chain(deadline)
             .chain(mask)
+            .chain(secrets)
+            .chain(self_fence)
             .map(|(key, value)| format!("--label={LABEL_PREFIX}{key}={value}")),
     );
     Ok(labels)
@@ -354,6 +358,13 @@ pub(super) const LABEL_PREFIX: &str = "longshore.";
 
 /// The label with the patterns of `log.mask`, without its prefix: an attempt whose directory is lost is masked by it.
 pub(super) const MASK_LABEL: &str = "log_mask";
+
+/// The label of a container that got secrets, without its prefix: if the directory of its attempt is lost, so are their values, and nothing of
+/// its output can be sent.
+pub(super) const SECRETS_LABEL: &str = "secrets";
+
+/// The label with `self_fence` in milliseconds, without its prefix.
+pub(super) const SELF_FENCE_LABEL: &str = "self_fence_ms";
 
 /// The default of `log.max_bytes`.
 const LOG_FILE_BYTES_MIN: u64 = 64 << 20;

@@ -216,6 +216,28 @@ async fn a_container_without_a_directory_recovers_its_definition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_container_without_a_directory_keeps_its_self_fence_and_its_secrets_are_known_to_be_lost() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let fixture = DockerFixture::without_image(engine(dir.path()));
+    let [secret, plain] = [1, 2].map(|job| show_ended(&fixture, dir.path(), job, 1, 0));
+    let path = dir.path().join(fixture.name(secret));
+    let mut container: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&path).expect("it is shown")).expect("json");
+    container["Labels"]["longshore.secrets"] = "true".into();
+    container["Labels"]["longshore.self_fence_ms"] = "7000".into();
+    std::fs::write(path, format!("{container}\n")).expect("written");
+
+    let survey = fixture.docker().survey().await;
+
+    let found = |token| survey.restored.iter().find(|it| it.launch.token == token).expect("it is found");
+    assert_eq!(found(secret).launch.spec.self_fence, Some(Duration::from_secs(7)));
+    assert_eq!(found(plain).launch.spec.self_fence, None);
+    let store = AttemptStore::open(fixture.state.path()).expect("a store");
+    assert!(store.dir(secret).has_secrets(), "its output cannot be masked any more");
+    assert!(!store.dir(plain).has_secrets());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_running_container_is_not_removed_when_forgotten() {
     let Some(mut fixture) = DockerFixture::new() else { return };
     let running = fixture.start(1, spec(&["sleep", "600"]));

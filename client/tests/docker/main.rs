@@ -8,6 +8,7 @@ mod image_gc;
 mod images;
 mod in_container;
 mod left;
+mod mounts;
 mod probe;
 mod real_engine;
 mod removed;

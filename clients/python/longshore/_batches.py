@@ -9,7 +9,7 @@ from urllib.parse import quote
 from ._base import Base
 from ._encode import duration, job_fields, lines, query, to_json
 from ._ends import ended_members, nothing
-from ._errors import BatchTimeout, LongshoreError
+from ._errors import BatchTimeout, LongshoreError, NotFound
 from ._http import Request
 from ._map import Results, in_order
 from ._types import Batch, BatchStatus, Filter, Job, JobFields, RetriedBatch
@@ -94,11 +94,19 @@ class Batches(Base):
             time.sleep(max(min(wait_s, 0.2) - (time.monotonic() - asked_at), 0))
             wait_s = every
 
-    def batch_results(self, batch: int, *, page_size: int = 500, **filters: Filter) -> Iterator[Job]:
-        """The jobs of a batch with `index`, `params` and `result`, the last position first, read page by page.
+    def batch_results(self, batch: int, *, latest: bool = False, page_size: int = 500, **filters: Filter) -> Iterator[Job]:
+        """The jobs of a batch with `index`, `params` and `result`, the last position first, or the first one with `order="oldest"`, read page by
+        page. With `latest`, the last retry of each job stands in its place, if it has any.
 
-        They are the jobs as they are now. The filters are those of `jobs`, such as `state="succeeded"`."""
-        return self._pages("/api/jobs", query(batch=batch, results=True, limit=page_size, **filters))
+        They are the jobs as they are now. The filters are those of `jobs`, such as `state="succeeded"` or `index="3-9"`."""
+        return self._pages("/api/jobs", query(batch=batch, results=True, latest=True if latest else None, limit=page_size, **filters))
+
+    def batch_member(self, batch: int, index: int) -> Job:
+        """The job of a batch with this position, from 0, as `batch_results` has it. Raises `NotFound` if the batch has none."""
+        found = self._get("/api/jobs", query(batch=batch, index=index, results=True))
+        if not found:
+            raise NotFound(404, {"code": "job_not_found", "detail": f"the member of batch {batch} with the index {index} is no longer kept"})
+        return cast(Job, found[0])
 
     def batch_failures(self, batch: int, *, page_size: int = 500) -> Iterator[Job]:
         """The jobs of a batch that failed, expired or were lost, as `batch_results` has them."""

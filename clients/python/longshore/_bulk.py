@@ -45,9 +45,22 @@ class Bulk(Base):
         """Lets jobs go on that wait for a person; without `state`, quarantined ones."""
         return self._operate("release", ids, dry_run, confirm, filters)
 
+    def acknowledge_many(
+        self, ids: Optional[Iterable[int]] = None, *, reason: Optional[str] = None, dry_run: bool = False,
+        confirm: Optional[Confirm] = None, **filters: Filter,
+    ) -> BulkResult:  # fmt: skip
+        """Says that failures are dealt with: by filters, those that are unresolved. `unresolved=True` is a filter, too."""
+        return self._operate("acknowledge", ids, dry_run, confirm, filters, fields=query(reason=reason))
+
+    def unacknowledge_many(
+        self, ids: Optional[Iterable[int]] = None, *, dry_run: bool = False, confirm: Optional[Confirm] = None, **filters: Filter
+    ) -> BulkResult:  # fmt: skip
+        """Takes acknowledgements back."""
+        return self._operate("acknowledge", ids, dry_run, confirm, filters, options={"undo": "1"})
+
     def _operate(
-        self, verb: str, ids: Optional[Iterable[int]], dry_run: bool, confirm: Optional[Confirm],
-        filters: Dict[str, Filter], key: Optional[str] = None, options: Optional[Dict[str, str]] = None,
+        self, verb: str, ids: Optional[Iterable[int]], dry_run: bool, confirm: Optional[Confirm], filters: Dict[str, Filter],
+        key: Optional[str] = None, options: Optional[Dict[str, str]] = None, fields: Optional[Dict[str, str]] = None,
     ) -> BulkResult:  # fmt: skip
         selection = query(**filters)
         selects = not _FILTERS.isdisjoint(selection)
@@ -60,16 +73,18 @@ class Bulk(Base):
         choice = {**selection, **(options or {})}
         key = key or secrets.token_hex(16)
         if confirm is not None and not dry_run:
-            counted = self._send_all(verb, numbers, {**choice, "dry_run": "1"}, key)
+            counted = self._send_all(verb, numbers, {**choice, "dry_run": "1"}, key, fields)
             # Jobs that match from now on were not counted, so nobody was asked about them.
             if counted["matched"] == 0 or not confirm(counted["matched"]):
                 return counted
-        return self._send_all(verb, numbers, {**choice, **query(dry_run=dry_run or None)}, key)
+        return self._send_all(verb, numbers, {**choice, **query(dry_run=dry_run or None)}, key, fields)
 
-    def _send_all(self, verb: str, ids: Optional[List[int]], choice: Dict[str, str], key: str) -> BulkResult:
+    def _send_all(
+        self, verb: str, ids: Optional[List[int]], choice: Dict[str, str], key: str, fields: Optional[Dict[str, str]]
+    ) -> BulkResult:  # fmt: skip
         answers: List[BulkResult] = []
         try:
-            for part, body in enumerate(_bodies(ids)):
+            for part, body in enumerate(_bodies(ids, fields or {})):
                 cursor: Optional[str] = None
                 while True:
                     headers = {"Content-Type": "application/json"} if body else {}
@@ -85,10 +100,10 @@ class Bulk(Base):
         return _sum(answers, "dry_run" in choice)
 
 
-def _bodies(ids: Optional[List[int]]) -> List[bytes]:
+def _bodies(ids: Optional[List[int]], fields: Dict[str, str]) -> List[bytes]:
     if ids is None:
-        return [b""]
-    return [to_json({"ids": ids[at : at + _IDS_MAX]}) for at in range(0, len(ids), _IDS_MAX)]
+        return [to_json(fields) if fields else b""]
+    return [to_json({**fields, "ids": ids[at : at + _IDS_MAX]}) for at in range(0, len(ids), _IDS_MAX)]
 
 
 def _sum(answers: List[BulkResult], dry_run: bool) -> BulkResult:
@@ -104,8 +119,8 @@ def _sum(answers: List[BulkResult], dry_run: bool) -> BulkResult:
 _LISTS: Tuple[Tuple[str, Optional[int]], ...] = (("refusals", 20), ("results", None), ("jobs", 1_000))
 # Of lists of jobs: see docs/http-api.md. What else is given selects nothing, and the server says what it is.
 _FILTERS = frozenset({
-    "state", "name", "worker", "label", "batch", "member_of", "schedule", "submitted_by", "revision", "outcome", "exit_code",
-    "since", "until", "accepted_since", "accepted_until", "ended_since", "ended_until", "text",
+    "state", "name", "worker", "label", "batch", "index", "member_of", "schedule", "submitted_by", "revision", "outcome", "exit_code",
+    "since", "until", "accepted_since", "accepted_until", "ended_since", "ended_until", "text", "unresolved", "backoff",
 })  # fmt: skip
 _IDS_MAX = 10_000  # Of one request.
 _REQUEST_MAX_S = 30.0  # The server answers after 20 seconds at the latest, and then the next request goes on.

@@ -50,6 +50,14 @@ class Jobs(Base):
         """Lets a quarantined job go on, or gives up its unreachable attempt."""
         return cast(Job, self._send("POST", f"/api/jobs/{job:d}/release"))
 
+    def acknowledge(self, job: int, reason: Optional[str] = None) -> Job:
+        """Says that the failure of a job is dealt with. The first acknowledgement of a job stays."""
+        return cast(Job, self._send("POST", f"/api/jobs/{job:d}/acknowledge", fields={"reason": reason}))
+
+    def unacknowledge(self, job: int) -> Job:
+        """Takes the acknowledgement of a job back. Unless it was retried, it is unresolved again."""
+        return cast(Job, self._send("DELETE", f"/api/jobs/{job:d}/acknowledge"))
+
     def reschedule(
         self, job: int, *, run_at: Union[str, datetime, None] = None, delay: Optional[Duration] = None, priority: Optional[int] = None
     ) -> Job:  # fmt: skip

@@ -21,13 +21,14 @@ JobFields = TypedDict("JobFields", {
     "requires": Union[Mapping[str, Any], Sequence[str], str, None],
 }, total=False)  # fmt: skip
 
-# A job. `args` and the keys after it are only in answers about a single job; `index`, `params`, `result` and `note` in lists with `results=1`.
+# A job. `args` and the keys after it are only in answers about a single job; `params`, `result` and `note` in lists with `results=1`,
+# `index` also in those of a batch.
 Job = TypedDict("Job", {
     "id": int, "name": str, "revision": str, "state": str, "queuing": bool, "running": bool, "success": bool,
     "priority": int, "labels": "dict[str, str]", "batch": int, "schedule": str, "scheduled_at": str, "timeout": Any,
     "created_at": str, "due_at": str, "expires_at": str, "started_at": str, "ended_at": str, "ran_ms": int,
     "attempt_count": int, "worker": "dict[str, Any]", "worker_unreachable_since": str, "phase": "dict[str, Any]",
-    "outcome": str, "exit_code": int, "reason": str, "confirmed": bool, "stopping": str,
+    "outcome": str, "exit_code": int, "reason": str, "confirmed": bool, "stopping": str, "unresolved": bool, "acknowledged": "dict[str, str]",
     "pending_reason": "dict[str, str]", "warning": "dict[str, str]", "duplicate": bool, "replayed": bool, "retry_of": int, "index": int,
     "args": "list[str]", "environment": "list[str]", "params": "dict[str, Any]", "input": Any, "result": Any, "cancel": str,
     "attempts": "list[dict[str, Any]]", "timeline": "list[dict[str, Any]]", "late_reports": "list[dict[str, Any]]",

@@ -79,14 +79,23 @@ class Batches(ClusterCase):
         self.assertEqual((ended["counts"]["failed"], ended["counts"]["cancelled"]), (2, 2))
         failures = [*self.client.batch_failures(batch)]
         self.assertEqual([(job["index"], job["exit_code"]) for job in failures], [(1, 1), (0, 1)])
+        self.assertEqual(self.client.batch_member(batch, 1)["id"], batch + 1)
+        some = [job["index"] for job in self.client.jobs(batch=batch, index="0,2-3")]
+        self.assertEqual(some, [3, 2, 0])
+        with self.assertRaises(NotFound) as missing:
+            self.client.batch_member(batch, 4)
+        self.assertIn("has 4 members, and none with the index 4", missing.exception.detail)
         counted = self.client.retry_batch(batch, dry_run=True)
         self.assertEqual((counted["matched"], "batch" in counted), (4, False))
         again = self.client.retry_batch(batch, max_failures=100, idempotency_key="again")
         self.assertEqual((again["count"], again["retry_of"]), (4, batch))
         self.assertEqual(self.client.retry_batch(batch, max_failures=100, idempotency_key="again")["batch"], again["batch"])
+        self.assertEqual(self.client.batch_member(again["batch"], 2)["id"], again["batch"] + 2)
         states = sorted(job["state"] for job in self.client.as_completed(again["batch"], 60))
         self.assertEqual(states, ["failed", "failed", "succeeded", "succeeded"])
         self.assertEqual(self.client.batch(batch)["retried_as"], again["batch"])
+        latest = [(job["index"], job["id"]) for job in self.client.batch_results(batch, latest=True, order="oldest")]
+        self.assertEqual(latest, [(index, again["batch"] + index) for index in range(4)])
 
     def test_a_wait_for_a_batch_has_a_deadline_and_survives_broken_connections(self) -> None:
         gate = self.file("gate")

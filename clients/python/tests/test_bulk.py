@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-from longshore import InvalidRequest
+from longshore import Conflict, InvalidRequest
 
 from .cluster import ClusterCase
 
@@ -45,7 +45,7 @@ class Bulk(ClusterCase):
     def test_without_a_selection_nothing_is_sent(self) -> None:
         proxy = self.proxy()
         client = self.cluster.client(server=proxy.address)
-        for call in (client.cancel_many, client.retry_many, client.release_many):
+        for call in (client.cancel_many, client.retry_many, client.release_many, client.acknowledge_many, client.unacknowledge_many):
             with self.assertRaisesRegex(ValueError, "either ids, or filters"):
                 call()
             with self.assertRaisesRegex(ValueError, "either ids, or filters"):
@@ -91,6 +91,31 @@ class Bulk(ClusterCase):
         # By filters, the retries stand for what was retried: they have failed, too.
         again = self.client.retry_many(batch=batch)
         self.assertEqual(sorted(self.client.job(id)["retry_of"] for id in again["jobs"]), sorted(made))
+
+    def test_failures_are_acknowledged_until_that_is_taken_back(self) -> None:
+        batch = self.client.submit_batch("square", each=[{"n": 13}] * 3, labels={"bulk": "failures"})["batch"]
+        self.client.wait_batch(batch, 60)
+
+        def unresolved() -> List[int]:
+            return [job["id"] for job in self.client.jobs(unresolved=True, label="bulk=failures")]
+
+        self.assertEqual(unresolved(), [batch + 2, batch + 1, batch])
+        acknowledged = self.client.acknowledge(batch, "disk swap")
+        self.assertEqual((acknowledged["acknowledged"]["reason"], unresolved()), ("disk swap", [batch + 2, batch + 1]))
+        counted = self.client.acknowledge_many(batch=batch, dry_run=True)
+        self.assertEqual((counted["matched"], unresolved()), (2, [batch + 2, batch + 1]))
+        done = self.client.acknowledge_many(label="bulk=failures", unresolved=True, reason="the same", confirm=lambda count: count == 2)
+        self.assertEqual((done["done"], unresolved()), (2, []))
+        self.assertEqual(self.client.job(batch + 1)["acknowledged"]["reason"], "the same")
+        self.assertEqual(self.client.unacknowledge_many([batch, batch + 1])["done"], 2)
+        self.assertEqual(unresolved(), [batch + 1, batch])
+        self.assertNotIn("acknowledged", self.client.unacknowledge(batch + 2))
+        done = self.client.acknowledge_many([batch, batch + 1, batch + 2])
+        self.assertEqual((done["done"], unresolved()), (3, []))
+        ended = self.client.submit("quick", wait=True)["id"]
+        with self.assertRaises(Conflict) as refused:
+            self.client.acknowledge(ended)
+        self.assertEqual(refused.exception.code, "not_failed")
 
     def test_an_error_says_what_was_done_before(self) -> None:
         with self.assertRaises(InvalidRequest) as refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import unittest
 from pathlib import Path
@@ -21,6 +22,20 @@ ROOT = Path(__file__).parents[3]
 def blocks(page: str, language: str) -> List[str]:
     text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+class Types(unittest.TestCase):
+    def test_a_job_has_each_field_of_the_description_of_the_api(self) -> None:
+        schemas = json.loads((ROOT / "docs/openapi.json").read_text(encoding="utf-8"))["components"]["schemas"]
+
+        def fields(schema: Dict[str, Any]) -> List[str]:
+            if "$ref" in schema:
+                return fields(schemas[schema["$ref"].rsplit("/", 1)[1]])
+            return [*schema.get("properties", {}), *(name for part in schema.get("allOf", []) for name in fields(part))]
+
+        described = {name for schema in ("FullJob", "ListedJob") for name in fields(schemas[schema])}
+        self.assertIn("unresolved", described)
+        self.assertEqual(described - set(longshore.Job.__annotations__), set())
 
 
 class Examples(unittest.TestCase):

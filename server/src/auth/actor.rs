@@ -11,7 +11,7 @@ use super::role::{Permission, Role};
 use super::sessions::Session;
 use crate::wildcard;
 
-/// The definitions whose jobs a token may submit, change, cancel and retry.
+/// The definitions whose jobs a token may submit, change, cancel, retry and acknowledge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope(Vec<String>);
 

@@ -11,7 +11,7 @@ pub enum Role {
     Worker,
     /// Reads everything except for tokens and the audit log.
     Viewer,
-    /// Submits, changes, cancels and retries jobs.
+    /// Submits, changes, cancels and retries jobs, and acknowledges failures.
     Submitter,
     /// Releases jobs, operates workers, pauses jobs and schedules, reloads the definitions, and replaces them where deploys are allowed.
     Operator,
@@ -41,7 +41,7 @@ impl Role {
         match self {
             Self::Worker => "connect as a worker",
             Self::Viewer => "read everything except for tokens and the audit log",
-            Self::Submitter => "read, and submit, change, cancel and retry jobs",
+            Self::Submitter => "read, submit, change, cancel and retry jobs, and acknowledge failures",
             Self::Operator => {
                 "do what a submitter may, and release jobs, operate workers, pause jobs and schedules, and reload or deploy jobs.yaml"
             }
@@ -82,7 +82,7 @@ pub enum Permission {
     Open,
     /// Read anything except for tokens and the audit log.
     Read,
-    /// Submit, change, cancel and retry jobs.
+    /// Submit, change, cancel and retry jobs, and acknowledge failures.
     Submit,
     /// Release jobs, operate workers, pause jobs and schedules, reload and deploy definitions.
     Operate,

@@ -228,6 +228,7 @@ fn a_lock_out_is_audited_with_its_address_and_counted() {
             token_expires: None,
             last_backup: None,
             failed_backup: None,
+            unresolved: None,
         };
         let text = metrics.scrape(&facts, crate::metrics::MetricsFormat::OpenMetrics);
         text.lines().any(|line| line == "longshore_address_lock_outs_total 1")

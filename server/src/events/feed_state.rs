@@ -244,7 +244,10 @@ impl FeedState {
         self.last = last;
     }
 
-    fn count_jobs(&self) {
+    fn count_jobs(&mut self) {
+        for (definition, change) in self.jobs.take_running_changes() {
+            self.metrics.running_changed(&self.definition(definition).name, change);
+        }
         self.metrics.set_oldest_due(self.jobs.oldest_queued());
         self.metrics.set_running(self.jobs.running());
         self.metrics.set_quarantined(self.jobs.quarantined());

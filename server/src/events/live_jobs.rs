@@ -12,7 +12,7 @@ use scheduler::job::State;
 const PAGE_JOBS: u64 = 64;
 
 /// The index of a definition's revision in the table of names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct DefinitionIndex(pub(super) u32);
 
 /// Facts about a job that has not ended.
@@ -61,6 +61,10 @@ pub(super) struct LiveJobs {
     /// Queued jobs by the second since which they are due.
     queued: BTreeMap<i64, u32>,
     running: usize,
+    /// The running jobs of each definition that has some.
+    running_of: HashMap<DefinitionIndex, i64>,
+    /// The differences of these numbers since they were last taken.
+    running_changes: HashMap<DefinitionIndex, i64>,
     quarantined: usize,
 }
 
@@ -120,6 +124,20 @@ impl LiveJobs {
         self.running
     }
 
+    /// The differences of the numbers of running jobs since this was last called, by definition.
+    pub(super) fn take_running_changes(&mut self) -> impl Iterator<Item = (DefinitionIndex, i64)> + use<> {
+        std::mem::take(&mut self.running_changes).into_iter().filter(|(_, change)| *change != 0)
+    }
+
+    fn count_running(&mut self, definition: DefinitionIndex, change: i64) {
+        *self.running_changes.entry(definition).or_default() += change;
+        let running = self.running_of.entry(definition).or_default();
+        *running += change;
+        if *running == 0 {
+            self.running_of.remove(&definition);
+        }
+    }
+
     /// Jobs that an operator has to release or cancel.
     pub(super) const fn quarantined(&self) -> usize {
         self.quarantined
@@ -129,8 +147,14 @@ impl LiveJobs {
     fn count(&mut self, facts: &JobFacts, is_added: bool) {
         match facts.state {
             State::Queued => self.count_queued(facts, is_added),
-            State::Running if is_added => self.running += 1,
-            State::Running => self.running -= 1,
+            State::Running if is_added => {
+                self.running += 1;
+                self.count_running(facts.definition, 1);
+            }
+            State::Running => {
+                self.running -= 1;
+                self.count_running(facts.definition, -1);
+            }
             State::Quarantined if is_added => self.quarantined += 1,
             State::Quarantined => self.quarantined -= 1,
             _ => {}
@@ -165,6 +189,9 @@ impl LiveJobs {
         self.pages.clear();
         self.queued.clear();
         (self.running, self.quarantined) = (0, 0);
+        for (definition, running) in std::mem::take(&mut self.running_of) {
+            *self.running_changes.entry(definition).or_default() -= running;
+        }
     }
 }
 
@@ -217,6 +244,29 @@ mod tests {
         assert_eq!(jobs.running(), 1);
         jobs.clear();
         assert_eq!(jobs.running(), 0);
+    }
+
+    #[test]
+    fn changes_of_running_jobs_are_told_once_by_definition() {
+        let mut jobs = LiveJobs::default();
+        for job in 1..=3 {
+            jobs.insert(JobId(job), facts(u32::from(job == 3)));
+            jobs.update(JobId(job), |facts| facts.state = State::Running);
+        }
+        let taken = |jobs: &mut LiveJobs| {
+            let mut changes: Vec<_> =
+                jobs.take_running_changes().map(|(of, change)| (of.0, change)).collect();
+            changes.sort_unstable();
+            changes
+        };
+        assert_eq!(taken(&mut jobs), [(0, 2), (1, 1)]);
+        jobs.remove(JobId(3));
+        jobs.update(JobId(1), |facts| facts.state = State::Queued);
+        jobs.update(JobId(1), |facts| facts.state = State::Running);
+        assert_eq!(taken(&mut jobs), [(1, -1)], "job 1 runs as before");
+        jobs.clear();
+        assert_eq!(taken(&mut jobs), [(0, -2)]);
+        assert_eq!(taken(&mut jobs), []);
     }
 
     #[test]

@@ -21,9 +21,9 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 
 use api::{
-    audit, backfill, batches, bulk, definition_changes, definitions, deploy, events, explain, health, jobs,
-    limits, logs, metrics, notifications, pauses, pipelines, plan, reload, schedules, statistics, submit,
-    tokens, usage, whoami, workers,
+    acknowledge, audit, backfill, batches, bulk, definition_changes, definitions, deploy, events, explain,
+    health, jobs, limits, logs, metrics, notifications, pauses, pipelines, plan, reload, schedules,
+    statistics, submit, tokens, usage, whoami, workers,
 };
 use middleware::{compression, deprecation, front};
 use request::query;
@@ -44,6 +44,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/jobs/cancel", post(bulk::cancel).get(bulk::not_an_id))
         .route("/api/jobs/retry", post(bulk::retry).get(bulk::not_an_id))
         .route("/api/jobs/release", post(bulk::release).get(bulk::not_an_id))
+        .route("/api/jobs/acknowledge", post(bulk::acknowledge).get(bulk::not_an_id))
         .route("/api/jobs", post(batches::submit_many::many).get(jobs::list))
         .route("/api/jobs/{id}/retry", post(submit::retry))
         .route("/api/jobs/{id}/pipeline/retry", post(pipelines::retry))
@@ -78,6 +79,7 @@ pub fn router(services: Services, worker_connections: Router) -> Router {
         .route("/api/batches/{id}/explain", get(batches::explain))
         .route("/api/jobs/{id}/cancel", post(jobs::cancel))
         .route("/api/jobs/{id}/release", post(jobs::release))
+        .route("/api/jobs/{id}/acknowledge", post(acknowledge::add).delete(acknowledge::remove))
         .route("/api/workers/{id}", get(workers::one).patch(workers::change))
         .route("/api/definitions/{name}", get(definitions::one))
         .route("/api/definitions/reload", get(reload::definition_named_reload))

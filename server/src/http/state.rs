@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Access;
 use crate::auth::records::AccessRecords;
 use crate::catalogue::Catalogue;
-use crate::engine::{Busy, Handle};
+use crate::engine::{Busy, Handle, RecordWriter};
 use crate::events::Events;
 use crate::http::ends_count::EndsCount;
 use crate::http::middleware::body_budget::BodyBudget;
@@ -58,6 +58,8 @@ pub struct Services {
     pub access: Arc<Access>,
     /// The tokens and the audit log.
     pub records: Arc<AccessRecords>,
+    /// Changes rows that are no part of the scheduler's state.
+    pub record_writer: RecordWriter,
     /// The notifications.
     pub notifications: Arc<Delivery>,
     /// The path prefix of all URLs: empty, or like `/jobs`.

@@ -1,11 +1,12 @@
 //! Counters of each definition. A server with very many definitions counts those beyond the first thousand together.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use scheduler::job::State;
@@ -23,6 +24,8 @@ pub(super) const OTHER: &str = "other";
 pub(super) struct DefinitionTable {
     accepted: Family<Labels<1>, Counter>,
     ended: Family<Labels<2>, Counter>,
+    queued: Family<Labels<1>, Gauge>,
+    running: Family<Labels<1>, Gauge>,
     ran: Family<Labels<1>, Histogram, fn() -> Histogram>,
     cpu_seconds: Family<Labels<1>, SecondsCounter>,
     memory_peak: Family<Labels<1>, Histogram, fn() -> Histogram>,
@@ -33,6 +36,10 @@ pub(super) struct DefinitionTable {
 #[derive(Debug)]
 pub(super) struct DefinitionMetrics {
     pub(super) accepted: Counter,
+    /// Jobs that wait for a worker or a limit, as of the last scrape.
+    queued: Gauge,
+    /// Jobs whose container runs.
+    pub(super) running: Gauge,
     pub(super) ran: Histogram,
     pub(super) cpu_seconds: SecondsCounter,
     pub(super) memory_peak: Histogram,
@@ -53,6 +60,8 @@ impl DefinitionTable {
         let table = Self {
             accepted: Family::default(),
             ended: Family::default(),
+            queued: Family::default(),
+            running: Family::default(),
             ran: Family::new_with_constructor(|| Histogram::new(RUNS)),
             cpu_seconds: Family::default(),
             memory_peak: Family::new_with_constructor(|| Histogram::new(MEMORY_PEAKS)),
@@ -60,6 +69,12 @@ impl DefinitionTable {
         };
         to.register("jobs_accepted", "Accepted jobs, by definition", table.accepted.clone());
         to.register("jobs_ended", "Ended jobs, by definition and final state", table.ended.clone());
+        to.register(
+            "jobs_queued",
+            "Jobs that wait for a worker or a limit, by definition",
+            table.queued.clone(),
+        );
+        to.register("jobs_running", "Jobs whose container runs, by definition", table.running.clone());
         to.register(
             "attempt_run_seconds",
             "Time that the containers of attempts ran, by definition",
@@ -93,11 +108,24 @@ impl DefinitionTable {
         metrics
     }
 
+    /// Sets the numbers of queued jobs: of these definitions, and 0 of all others.
+    pub(super) fn set_queued(&self, queued: &BTreeMap<&str, u64>) {
+        for metrics in self.known.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            metrics.queued.set(0);
+        }
+        for (name, count) in queued {
+            // Several definitions may share a gauge.
+            self.of(name).queued.inc_by(i64::try_from(*count).unwrap_or(i64::MAX));
+        }
+    }
+
     fn make(&self, name: &str) -> DefinitionMetrics {
         let labels: Labels<1> = [("definition", Cow::Owned(name.to_owned()))];
         let ended = |state: State| [labels[0].clone(), ("state", state.name().into())];
         DefinitionMetrics {
             accepted: self.accepted.get_or_create_owned(&labels),
+            queued: self.queued.get_or_create_owned(&labels),
+            running: self.running.get_or_create_owned(&labels),
             ran: self.ran.get_or_create_owned(&labels),
             cpu_seconds: self.cpu_seconds.get_or_create_owned(&labels),
             memory_peak: self.memory_peak.get_or_create_owned(&labels),
@@ -138,6 +166,17 @@ mod tests {
         assert_eq!(table.of("job-3").accepted.get(), 2);
         assert_eq!(table.of("another").accepted.get(), 10, "they share one counter");
         assert_eq!(table.known.lock().unwrap().len(), DEFINITIONS_MAX + 1);
+    }
+
+    #[test]
+    fn queued_jobs_are_set_anew_and_those_of_further_definitions_added_up() {
+        let table = DefinitionTable::register(&mut Registry::default());
+        let names: Vec<String> = (0..DEFINITIONS_MAX + 10).map(|number| format!("job-{number:04}")).collect();
+        table.set_queued(&names.iter().map(|name| (name.as_str(), 3)).collect());
+        let queued = |name: &str| table.of(name).queued.get();
+        assert_eq!((queued("job-0999"), queued("job-1009")), (3, 30));
+        table.set_queued(&BTreeMap::from([("job-0001", 4), ("job-1001", 5)]));
+        assert_eq!((queued("job-0999"), queued("job-0001"), queued("job-1009")), (0, 4, 5));
     }
 
     #[test]

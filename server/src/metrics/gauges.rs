@@ -41,6 +41,8 @@ pub struct ScrapeFacts<'s> {
     pub last_backup: Option<(Timestamp, u64)>,
     /// The time of the last failed backup; none if a complete one followed.
     pub failed_backup: Option<Timestamp>,
+    /// Failures that nobody has dealt with, of each definition that has some; none if they could not be read.
+    pub unresolved: Option<BTreeMap<String, u64>>,
 }
 
 /// All gauges.
@@ -70,6 +72,7 @@ pub(super) struct Gauges {
     last_backup_bytes: Gauge,
     failed_backup: Gauge,
     expectations_missed: Family<Labels<2>, Gauge>,
+    unresolved: Family<Labels<1>, Gauge>,
 }
 
 impl Gauges {
@@ -100,6 +103,7 @@ impl Gauges {
             last_backup_bytes: Gauge::default(),
             failed_backup: Gauge::default(),
             expectations_missed: Family::default(),
+            unresolved: Family::default(),
         };
         to.register("jobs_live", "Jobs that have not ended", all.live_jobs.clone());
         to.register("jobs_waiting", "Queued jobs, by the reason why they wait", all.waiting.clone());
@@ -139,6 +143,9 @@ impl Gauges {
         to.register("last_backup_failed_timestamp_seconds", failed, all.failed_backup.clone());
         let missed = "1 while a definition is stale or slow, by definition; 0 while it is as expected";
         to.register("expectation_missed", missed, all.expectations_missed.clone());
+        let unresolved =
+            "Failed, expired and lost jobs that were not retried and not acknowledged, by definition";
+        to.register("jobs_unresolved", unresolved, all.unresolved.clone());
         all
     }
 
@@ -159,6 +166,7 @@ impl Gauges {
         self.oldest_wait.set(oldest);
         self.set_workers(snapshot);
         self.set_expectations(snapshot);
+        self.set_unresolved(facts.unresolved.as_ref());
         self.event_readers.set(number(facts.event_readers));
         self.events_kept.set(number(facts.events_kept));
         self.database_bytes.set(number(facts.database_bytes.0));
@@ -201,6 +209,13 @@ impl Gauges {
         self.workers_set_aside.set(set_aside);
     }
 
+    fn set_unresolved(&self, unresolved: Option<&BTreeMap<String, u64>>) {
+        self.unresolved.clear();
+        for (name, count) in unresolved.map(by_label).unwrap_or_default() {
+            self.unresolved.get_or_create(&[("definition", name.to_owned().into())]).set(number(count));
+        }
+    }
+
     fn set_expectations(&self, snapshot: &Snapshot) {
         self.expectations_missed.clear();
         for ((definition, condition), count) in expectations_missed(snapshot) {
@@ -208,6 +223,17 @@ impl Gauges {
             self.expectations_missed.get_or_create(&labels).set(count);
         }
     }
+}
+
+/// Numbers of some definitions, by the label of the definition: those beyond the first thousand names are added up. Alerts find the metric
+/// also if there are none.
+fn by_label(numbers: &BTreeMap<String, u64>) -> BTreeMap<&str, u64> {
+    let mut labelled = BTreeMap::from([(OTHER, 0)]);
+    for (position, (name, number)) in numbers.iter().enumerate() {
+        let label = if position < DEFINITIONS_MAX { name } else { OTHER };
+        *labelled.entry(label).or_default() += number;
+    }
+    labelled
 }
 
 /// The expectations that are missed, by the label of the definition and the condition. Those that are met are shown as 0.
@@ -282,6 +308,14 @@ mod tests {
         assert_eq!(shown[&("job-0001", "stale")], 0);
         assert_eq!((shown[&("job-0002", "stale")], shown[&("job-0002", "slow")]), (1, 0));
         assert_eq!(expectations_missed(&Snapshot::default())[&(OTHER, "stale")], 0, "alerts find the metric");
+    }
+
+    #[test]
+    fn failures_beyond_the_first_thousand_names_are_counted_together() {
+        let numbers = (0..1_010).map(|number| (format!("job-{number:04}"), 2)).collect();
+        let shown = by_label(&numbers);
+        assert_eq!((shown.len(), shown["job-0999"], shown[OTHER]), (1_001, 2, 20));
+        assert_eq!(by_label(&BTreeMap::new()), BTreeMap::from([(OTHER, 0)]), "alerts find the metric");
     }
 
     #[test]

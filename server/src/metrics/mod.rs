@@ -7,6 +7,7 @@ mod labels;
 mod text_format;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::time::Duration;
@@ -21,6 +22,7 @@ use protocol::{Timestamp, Usage};
 use scheduler::definition::Definition;
 use scheduler::job::State;
 use scheduler::schedules::{FireRow, FireVerdict};
+use scheduler::snapshot::Snapshot;
 
 use crate::notifications::target_key::TargetKind;
 use definitions::DefinitionTable;
@@ -232,6 +234,11 @@ impl Metrics {
         self.running.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    /// Notes that more jobs of a definition are in the state `running`, or fewer if the change is negative.
+    pub fn running_changed(&self, definition: &str, change: i64) {
+        self.definitions.of(definition).running.inc_by(change);
+    }
+
     /// Notes how many jobs are in quarantine.
     pub fn set_quarantined(&self, jobs: usize) {
         self.quarantined.store(jobs, std::sync::atomic::Ordering::Relaxed);
@@ -300,6 +307,7 @@ impl Metrics {
         let _one_at_a_time = self.scrape.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let quarantined = self.quarantined.load(std::sync::atomic::Ordering::Relaxed);
         self.gauges.set(facts, self.oldest_due(), quarantined);
+        self.definitions.set_queued(&queued(facts.snapshot));
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
@@ -308,6 +316,17 @@ impl Metrics {
             MetricsFormat::Text => text_format::from_open_metrics(&text),
         }
     }
+}
+
+/// Jobs that wait for a worker or a limit, by definition.
+fn queued(snapshot: &Snapshot) -> BTreeMap<&str, u64> {
+    let mut queued = BTreeMap::new();
+    for waiting in &snapshot.waiting {
+        if let Some(definition) = snapshot.definitions.get(&waiting.revision) {
+            *queued.entry(definition.name.as_str()).or_default() += waiting.count;
+        }
+    }
+    queued
 }
 
 /// The format of a scrape.

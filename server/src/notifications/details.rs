@@ -137,7 +137,7 @@ pub(super) mod tests {
     use super::*;
     use crate::notifications::occasion::Occasions;
     use crate::notifications::target::{ChatFormat, Endpoint, Target};
-    use crate::store::{JobSlot, NotificationRow, RunOnRole};
+    use crate::store::{FailureStatus, JobSlot, NotificationRow, RunOnRole};
 
     /// 2026-11-20T02:00:00Z
     const SLOT: i64 = 1_795_140_000_000;
@@ -177,6 +177,7 @@ pub(super) mod tests {
             expires_at: None,
             timeout: None,
             batch: None,
+            position: None,
             retry_of: None,
             submitted_by: None,
             slot: Some(JobSlot { schedule: "nightly".into(), at: Timestamp(SLOT) }),
@@ -187,6 +188,7 @@ pub(super) mod tests {
             ended_at,
             reason: "exit code 3".into(),
             confirmed: true,
+            failure: FailureStatus::None,
             attempts: AttemptNo(attempts),
             attempt,
         }

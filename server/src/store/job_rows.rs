@@ -13,7 +13,8 @@ use scheduler::params::JobParam;
 use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::Note;
 
-use super::{JobSlot, RunOnRole};
+use super::{FailureStatus, JobSlot, RunOnRole};
+use crate::positions::Positions;
 
 /// A job as lists show it: its row, with the latest attempt.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,8 @@ pub struct JobRow {
     pub timeout: Option<AttemptTimeout>,
     /// The first job of its batch.
     pub batch: Option<JobId>,
+    /// Its position in its batch, from 0: the one that it was told if it repeats a member of another batch.
+    pub position: Option<u64>,
     /// The ended job that it tries again.
     pub retry_of: Option<JobId>,
     /// The name of the requester, if it is known.
@@ -58,6 +61,8 @@ pub struct JobRow {
     pub reason: String,
     /// For a cancelled job: whether its container is known to be gone.
     pub confirmed: bool,
+    /// The attention that it needs, if it has failed.
+    pub failure: FailureStatus,
     /// How many attempts it has had.
     pub attempts: AttemptNo,
     /// The latest one.
@@ -197,7 +202,7 @@ pub struct HookRecord {
 }
 
 /// A filter for lists of jobs. All conditions must hold.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobFilter {
     /// In one of these states; empty: any.
     pub states: Vec<State>,
@@ -211,6 +216,10 @@ pub struct JobFilter {
     pub outcomes: Vec<Outcome>,
     /// With this exit code of the latest attempt.
     pub exit_code: Option<i32>,
+    /// Failed, and nobody has dealt with it.
+    pub unresolved: bool,
+    /// Waits for an attempt after one that failed.
+    pub backoff: bool,
     /// Ended at or after this time.
     pub ended_since: Option<Timestamp>,
     /// Ended before this time.
@@ -231,12 +240,27 @@ pub struct JobFilter {
     pub without_members: bool,
     /// Of the batch whose first job this is.
     pub batch: Option<JobId>,
+    /// With one of these positions in that batch; empty: any.
+    pub positions: Vec<Positions>,
     /// Accepted at or after this instant.
     pub since: Option<Timestamp>,
     /// Accepted before this instant.
     pub until: Option<Timestamp>,
+    /// With a number above this one.
+    pub after: Option<JobId>,
     /// With a number below this one (the cursor).
     pub before: Option<JobId>,
     /// At most this many.
     pub limit: usize,
+}
+
+/// Ends within an hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HourlyEnds {
+    /// The hour: whole hours since 1970 in UTC.
+    pub hour: i64,
+    /// Jobs that succeeded.
+    pub succeeded: u64,
+    /// Jobs that failed, expired or were lost.
+    pub failed: u64,
 }

@@ -13,6 +13,7 @@ mod definition_change_rows;
 mod definition_cutoffs;
 pub mod directory;
 mod error;
+mod failure_rows;
 pub mod file_names;
 pub(crate) mod file_system;
 mod fold;
@@ -20,6 +21,7 @@ mod foreign_files;
 mod job_rows;
 mod late_reports;
 mod loaded;
+mod member_archive;
 mod notification_rows;
 mod record_change;
 mod retention_rows;
@@ -39,11 +41,15 @@ pub use definition_change_rows::{
 };
 pub use definition_cutoffs::{DefinitionCutoffs, DefinitionRemoval};
 pub use error::{CommitError, LoadError, ReadError};
+pub use failure_rows::{Acknowledgement, AcknowledgementChange, FailureStatus};
 pub use job_rows::{
-    AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, GivenParams, HookRecord, JobFilter, JobRecord, JobRow,
-    PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob,
+    AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, GivenParams, HookRecord, HourlyEnds, JobFilter,
+    JobRecord, JobRow, PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob,
 };
 pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
+pub use member_archive::{
+    MemberArchive, MemberData, RETRIES_FOLLOWED, RepeatableJob, UnsuccessfulMember, UnsuccessfulMembers,
+};
 pub use notification_rows::{
     NotificationArchive, NotificationChange, NotificationFilter, NotificationId, NotificationRow,
     NotificationState, NotifyRule, NotifyRules, UnsentGroup, WorkingReceiver,
@@ -51,7 +57,7 @@ pub use notification_rows::{
 use protocol::container::Overrides;
 use protocol::{Epoch, JobId, Revision, Timestamp, Token, WorkerId};
 pub use record_change::RecordChange;
-pub use retention_rows::{Removed, RetentionCutoffs};
+pub use retention_rows::{OutputLimits, Removed, RetentionCutoffs};
 pub use run_on_rows::{MemberOnWorker, RunOnRole};
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
@@ -137,7 +143,7 @@ pub trait Store: Send {
 
 /// The read side. Calls block on the disk: do not make them on async threads. It sees committed groups only, and nothing of a pending
 /// batch.
-pub trait Archive: Send + Sync {
+pub trait Archive: MemberArchive + Send + Sync {
     /// One job with all of its attempts and notes.
     ///
     /// # Errors
@@ -199,6 +205,12 @@ pub trait Archive: Send + Sync {
     /// The store cannot be read.
     fn states(&self, ids: &[JobId]) -> Result<Vec<(JobId, String, State)>, ReadError>;
 
+    /// The attention that each of these jobs needs, in their order.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn failures(&self, ids: &[JobId]) -> Result<Vec<FailureStatus>, ReadError>;
+
     /// The instants for jobs that follow these, as [`instant_for_followers`] has them; jobs without one are left out.
     ///
     /// # Errors
@@ -222,6 +234,12 @@ pub trait Archive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError>;
+
+    /// The idempotency keys that begin with this text.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn keys_with(&self, prefix: &str) -> Result<Vec<String>, ReadError>;
 
     /// The overrides of those jobs that have any, in the order of `ids`.
     ///
@@ -278,6 +296,12 @@ pub trait Archive: Send + Sync {
     /// # Errors
     /// The store cannot be read.
     fn scheduled_jobs(&self) -> Result<BTreeMap<String, u64>, ReadError>;
+
+    /// The number of unresolved failures of each definition that has some, by name. Reads a row for each of these definitions.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn unresolved(&self) -> Result<BTreeMap<String, u64>, ReadError>;
 
     /// Every worker ever joined and not forgotten, ordered by id.
     ///
@@ -353,20 +377,6 @@ pub trait Archive: Send + Sync {
         range: (Timestamp, Timestamp),
         limit: usize,
     ) -> Result<(LedgerReading, GroupNo), ReadError>;
-}
-
-/// For definitions that limit the age of output: output of jobs that ended before this instant is not kept.
-pub type OutputLimits = BTreeMap<String, Timestamp>;
-
-/// Ends within an hour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HourlyEnds {
-    /// The hour: whole hours since 1970 in UTC.
-    pub hour: i64,
-    /// Jobs that succeeded.
-    pub succeeded: u64,
-    /// Jobs that failed, expired or were lost.
-    pub failed: u64,
 }
 
 /// Changes that become durable together.

@@ -2,7 +2,7 @@
 
 use protocol::{Timestamp, WorkerId};
 
-use super::{AccessChange, DefinitionChange, NotificationChange};
+use super::{AccessChange, AcknowledgementChange, DefinitionChange, NotificationChange};
 
 /// A change of rows that are no part of the scheduler's state.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub enum RecordChange {
     Notification(NotificationChange),
     /// The history of the definitions.
     Definitions(DefinitionChange),
+    /// Acknowledgements of failures.
+    Acknowledgement(AcknowledgementChange),
     /// The connections of these workers ended then without their leaving.
     WorkersLost(Vec<(WorkerId, Timestamp)>),
 }

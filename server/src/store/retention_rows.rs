@@ -1,5 +1,7 @@
 //! The limits of retention, and how much one step of it has deleted.
 
+use std::collections::BTreeMap;
+
 use protocol::Timestamp;
 
 /// The limits of retention: rows beyond them may be deleted.
@@ -35,3 +37,6 @@ pub struct Removed {
     /// True if there is more to delete.
     pub more: bool,
 }
+
+/// For definitions that limit the age of output: output of jobs that ended before this instant is not kept.
+pub type OutputLimits = BTreeMap<String, Timestamp>;

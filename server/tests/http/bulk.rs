@@ -120,6 +120,19 @@ async fn a_dry_run_counts_the_named_jobs_that_would_change() {
 }
 
 #[tokio::test]
+async fn a_dry_run_counts_named_failures_without_reading_each_job() {
+    let server = with_jobs(4).await;
+    (1..=2).for_each(|job| server.stand.world().end(job, State::Failed, 1));
+    server.stand.world().job_reads = 0;
+    for (path, count) in
+        [("/api/jobs/acknowledge?dry_run=1", 2), ("/api/jobs/acknowledge?dry_run=1&undo=1", 0)]
+    {
+        assert_eq!(done(&server, path, r#"{"ids":[1,2,3,99]}"#).await["matched"], count, "{path}");
+    }
+    assert_eq!(server.stand.world().job_reads, 0);
+}
+
+#[tokio::test]
 async fn failed_jobs_are_retried_once_each() {
     let server = with_jobs(3).await;
     for (job, state) in [(1, State::Failed), (2, State::Succeeded), (3, State::Failed)] {
@@ -144,6 +157,32 @@ async fn failed_jobs_are_retried_once_each() {
     assert_eq!((&other["done"], &other["refusals"][0]["code"]), (&json!(0), &json!("idempotency_mismatch")));
     let both = done(&server, "/api/jobs/retry?revision=original&dry_run=1", r#"{"ids":[1,2]}"#).await;
     assert_eq!(both["matched"], 2);
+}
+
+#[tokio::test]
+async fn a_repeated_retry_of_unresolved_failures_tells_what_it_made() {
+    let server = with_jobs(450).await;
+    (1..=430).for_each(|job| server.stand.world().end(job, State::Failed, 1));
+    let path = "/api/jobs/retry?unresolved=1";
+    let keyed = async |key, path| server.ask("POST", path, &[("idempotency-key", key)], "").await.json();
+    let first = keyed("k", path).await;
+    assert_eq!((&first["matched"], &first["done"]), (&json!(430), &json!(430)), "{first}");
+    assert_eq!(keyed("k", path).await, first, "the same request");
+    assert_eq!(done(&server, path, "").await["matched"], 0, "another one");
+    // What has failed meanwhile comes beside those of before.
+    for job in [440, 435, 450] {
+        server.stand.world().end(job, State::Failed, 1);
+    }
+    let counted = keyed("k", "/api/jobs/retry?unresolved=1&dry_run=1").await;
+    assert_eq!(counted["matched"], 3, "{counted}");
+    let again = keyed("k", path).await;
+    assert_eq!((&again["done"], &again["refused"]), (&json!(433), &json!(0)));
+    let jobs = again["jobs"].as_array().expect("jobs");
+    assert!(jobs[..3].iter().all(|made| made.as_u64() > Some(880)), "{again}");
+    assert_eq!(&jobs[3..], &first["jobs"].as_array().expect("jobs")[..]);
+    assert_eq!(server.stand.world().jobs.len(), 883);
+    let other = keyed("k", "/api/jobs/retry?unresolved=1&state=failed").await;
+    assert_eq!((&other["done"], &other["refusals"][0]["code"]), (&json!(0), &json!("idempotency_mismatch")));
 }
 
 /// A server with this number of failed jobs, whose disk is full after half as many retries of the first slice.

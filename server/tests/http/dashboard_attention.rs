@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use longshore_server::store::{Acknowledgement, FailureStatus};
 use protocol::report::Outcome;
 use protocol::resources::OfferedResources;
 use protocol::{JobId, Revision, RuntimeKind, Timestamp, Uptime, WorkerId};
@@ -88,6 +89,53 @@ async fn the_overview_names_jobs_that_wait_in_vain_with_a_link_to_them() {
     let calm = server.get("/").await;
     all_say(&calm, &["Nothing. All is well.", "<b>0</b> waiting"]);
     assert!(!calm.body.contains("oldest wait"), "{}", calm.body);
+}
+
+#[tokio::test]
+async fn the_overview_names_failures_that_nobody_has_dealt_with() {
+    let server = Server::start().await;
+    all_say(&server.get("/").await, &["<b>0</b> unresolved failures"]);
+    for name in ["resize", "backup", "resize"] {
+        server.post(&format!("/api/jobs/{name}"), "").await;
+    }
+    for job in 1..=3 {
+        server.stand.world().end(job, State::Failed, 1);
+    }
+    let page = server.get("/").await;
+    all_say(
+        &page,
+        &[
+            "<a class=\"tile\" href=\"/jobs?unresolved=1\"><b>3</b> unresolved failures</a>",
+            "resize: 2 failures that nobody has dealt with",
+            "backup: 1 failure that nobody has dealt with",
+            "href=\"/jobs?name=resize&#38;unresolved=1\"",
+        ],
+    );
+    let list = server.get("/jobs?unresolved=1").await;
+    all_say(
+        &list,
+        &[
+            "Jobs that have failed and that nobody has dealt with.",
+            "value=\"acknowledge\"",
+            "value=\"retry\"",
+        ],
+    );
+    assert!(!list.body.contains("value=\"cancel\""), "{}", list.body);
+    all_say(&server.get("/jobs/1").await, &["action=\"/jobs/1/acknowledge\"", "this failure"]);
+    let confirm = "verb=acknowledge&selection=unresolved%3D1";
+    let asked = server
+        .ask("POST", "/jobs/bulk", &[("content-type", "application/x-www-form-urlencoded")], confirm)
+        .await;
+    all_say(&asked, &["<b>3</b> jobs fit", "name=\"reason\""]);
+    server.stand.world().record(1).row.failure = FailureStatus::Acknowledged(Acknowledgement {
+        at: Timestamp(9_500),
+        by: Some("anna".to_owned()),
+        reason: Some("disk swap".to_owned()),
+    });
+    let job = server.get("/jobs/1").await;
+    all_say(&job, &["1970-01-01T00:00:09.500Z by anna: disk swap", "action=\"/jobs/1/unacknowledge\""]);
+    assert!(!job.body.contains("action=\"/jobs/1/acknowledge\""), "{}", job.body);
+    all_say(&server.get("/").await, &["<b>2</b> unresolved failures"]);
 }
 
 #[tokio::test]

@@ -143,9 +143,12 @@ async fn sweep(server: &Server) {
 async fn a_list_with_results_has_parameters_results_and_positions() {
     let server = Server::start().await;
     sweep(&server).await;
-    let plain = server.get("/api/jobs?batch=1").await.json();
-    for field in ["index", "params", "result"] {
-        assert!(plain[0].get(field).is_none() && plain[2].get(field).is_none(), "{plain}");
+    let plain = server.get("/api/jobs").await.json();
+    let of_batch = server.get("/api/jobs?batch=1").await.json();
+    assert_eq!((&of_batch[0]["index"], &of_batch[2]["index"]), (&json!(2), &json!(0)), "{of_batch}");
+    assert!(plain[0].get("index").is_none() && plain[2].get("index").is_none(), "{plain}");
+    for field in ["params", "result"] {
+        assert!(of_batch[0].get(field).is_none() && of_batch[2].get(field).is_none(), "{of_batch}");
     }
     let listed = server.get("/api/jobs?batch=1&results=1").await.json();
     let short = |job: &Value| json!([job["index"], job["state"], job["result"]]);
@@ -173,7 +176,21 @@ async fn a_list_with_results_has_parameters_results_and_positions() {
     let jobs: Vec<Value> = ndjson.lines().map(|line| serde_json::from_str(line).expect("a job")).collect();
     assert_eq!(Value::from(jobs), listed);
     assert!(!csv.contains("hunter2") && !ndjson.contains("hunter2"));
-    ask(&server, "?results=maybe", "application/json").await.is_problem(400, "invalid_query");
+    let oldest = server.get("/api/jobs?batch=1&results=1&order=oldest").await.json();
+    let reversed: Vec<Value> = listed.as_array().expect("a list").iter().rev().cloned().collect();
+    assert_eq!(oldest, Value::from(reversed));
+    for wrong in [
+        "?results=maybe",
+        "?order=oldest",
+        "?order=best&batch=1",
+        "?latest=1",
+        "?latest=1&batch=1&name=resize",
+        "?index=1",
+        "?index=a&batch=1",
+    ] {
+        ask(&server, wrong, "application/json").await.is_problem(400, "invalid_query");
+    }
+    ask(&server, "?index=1&batch=2", "application/json").await.is_problem(404, "batch_not_found");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use protocol::container::{ContainerOptions, Resources};
+use protocol::secret::SecretValues;
 use protocol::wire::Unsent;
 use protocol::{ClusterId, Fence, JobId, Nonce, Revision, WorkerId};
 
@@ -89,7 +90,7 @@ fn the_whole_line_is_as_documented() {
     };
     let overrides = Overrides { args: vec!["--".into()], ..Overrides::default() };
     let line = docker_run(&launch(all, Some(overrides)), MEMBERSHIP, Some(1_700_000_000)).expect("valid");
-    let expected = "run --pull never --init --name longshore-00c0ffee-12-34 --label=team=a=b --label=longshore.managed=true \
+    let expected = "run --pull never --sig-proxy=false --init --name longshore-00c0ffee-12-34 --label=team=a=b --label=longshore.managed=true \
         --label=longshore.cluster=00c0ffee --label=longshore.worker=4 --label=longshore.job=12 --label=longshore.fence=34 \
         --label=longshore.nonce=00000000000000ab --label=longshore.definition=resize --label=longshore.deadline=1700000000 \
         --stop-timeout 2 --log-driver json-file --log-opt max-size=67108864 --log-opt max-file=2 --security-opt no-new-privileges \
@@ -108,6 +109,21 @@ fn the_patterns_to_mask_stay_with_the_container() {
     let line = docker_run(&launch(spec, None), MEMBERSHIP, None).expect("valid").args;
     let label = r#"--label=longshore.log_mask=["a=\\w+","\"b,"]"#;
     assert!(line.iter().any(|arg| arg == label), "{line:?}");
+}
+
+#[test]
+fn an_attempt_whose_directory_is_lost_is_known_to_have_secrets_and_a_self_fence() {
+    let spec = ContainerSpec { self_fence: Some(Duration::from_secs(7)), ..spec() };
+    let plain = docker_run(&launch(spec.clone(), None), MEMBERSHIP, None).expect("valid").args;
+    assert!(plain.contains(&"--label=longshore.self_fence_ms=7000".to_owned()), "{plain:?}");
+    assert!(!plain.iter().any(|arg| arg.contains("secrets")), "{plain:?}");
+    let values = SecretValues {
+        variables: vec![("KEY".into(), SecretValue(b"hunter22".to_vec()))],
+        ..SecretValues::default()
+    };
+    let secret = Launch { secrets: values.into(), ..launch(spec, None) };
+    let line = docker_run(&secret, MEMBERSHIP, None).expect("valid").args;
+    assert!(line.contains(&"--label=longshore.secrets=true".to_owned()), "{line:?}");
 }
 
 #[test]

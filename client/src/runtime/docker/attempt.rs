@@ -9,6 +9,7 @@
 
 mod conclude;
 mod exchange;
+mod first_stop;
 mod image;
 mod lengths;
 mod outcome;
@@ -26,6 +27,7 @@ use worker::input::{Exit, RuntimeEvent, StartFailure};
 use worker::step::Launch;
 
 use self::conclude::{CliExit, Conclusion};
+pub(super) use self::first_stop::AtFirstStop;
 use self::outcome::{
     AttemptOutcome, NotRun, command_line, end_without_image, name_delay, not_started, unavailable,
     wants_another_image,
@@ -41,6 +43,7 @@ use crate::logs::OutputFollower;
 use crate::runtime::argv::CommandLine;
 use crate::runtime::blocking::try_blocking;
 use crate::runtime::start_permit::{PullPermit, StartPermit};
+use crate::runtime::stop_cause::RecordingTurn;
 use crate::runtime::{Membership, process_id};
 use crate::{clock, error_chain::error_chain};
 
@@ -51,6 +54,7 @@ pub(super) struct Attempt {
     pub(super) dir: AttemptDir,
     /// The stop; set once.
     pub(super) stopping: watch::Sender<Option<Stopping>>,
+    pub(super) recording_turn: RecordingTurn,
     pub(super) ended: watch::Sender<bool>,
     /// The running CLI that writes the output files.
     pub(super) watcher: Mutex<Option<ProcessId>>,
@@ -70,8 +74,8 @@ pub(super) struct Attempt {
     started: OnceCell<String>,
     oom: AtomicBool,
     output: OnceLock<OutputFollower>,
-    /// The answer to the question of the first stop: `true` if the container had ended before.
-    pub(super) ended_by_itself: OnceCell<bool>,
+    /// The answer to the question of the first stop.
+    pub(super) at_first_stop: OnceCell<AtFirstStop>,
     /// The first stop, if it came after the container had ended by itself.
     late_stop_at: OnceLock<RecordedInstant>,
 }
@@ -88,6 +92,7 @@ impl Attempt {
             launch,
             dir,
             stopping: watch::Sender::new(stopping),
+            recording_turn: RecordingTurn::default(),
             ended: watch::Sender::new(false),
             watcher: Mutex::new(None),
             stop_in_progress: AtomicBool::new(false),
@@ -100,7 +105,7 @@ impl Attempt {
             started: OnceCell::new(),
             oom: AtomicBool::new(false),
             output: OnceLock::new(),
-            ended_by_itself: OnceCell::new(),
+            at_first_stop: OnceCell::new(),
             late_stop_at: OnceLock::new(),
         }
     }
@@ -111,25 +116,6 @@ impl Attempt {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.borrow().is_some()
-    }
-
-    /// `true` if the stop came before the end. Both are wall-clock times, the end by the engine's clock.
-    fn was_stopping(&self, docker: &DockerState, container: &Container) -> bool {
-        let stopping = *self.stopping.borrow();
-        let came_before =
-            |finished| stopping.is_some_and(|stop| finished >= docker.engine.skew.of_engine(stop.at.utc));
-        container.finished().map_or(stopping.is_some(), came_before)
-    }
-
-    /// End of the container by the monotonic clock, and before a later stop. If the wall clock was set since, both may seem to lie before
-    /// the machine's boot.
-    fn ended_at(&self, docker: &DockerState, container: &Container) -> Uptime {
-        let now = clock::now();
-        let at = container.ended_at(docker.engine.skew.engine(now));
-        let late_stop =
-            self.stopping.borrow().filter(|_| !self.was_stopping(docker, container)).map(|it| it.at);
-        let late_stop = late_stop.or_else(|| self.late_stop_at.get().copied());
-        late_stop.map_or(at, |stop| at.min(stop.just_before(now)))
     }
 
     /// Marks a stop as too late: the container had ended by itself.
@@ -277,6 +263,7 @@ impl Attempt {
         if !self.start_permit.request(self.token(), &docker.events, &self.stopping).await {
             return Err(stopped());
         }
+        self.check_mounts_again(docker, &launch).await?;
         // The deadline counts from here.
         let line = command_line(&launch, membership, gives_gpus)
             .map_err(|invalid| wrong_definition(invalid.to_string()))?;

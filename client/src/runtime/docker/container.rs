@@ -125,7 +125,8 @@ impl Container {
         match state.status {
             Status::Running | Status::Paused | Status::Restarting => Lifecycle::Running,
             Status::Removing | Status::Unknown => Lifecycle::Changing,
-            // A half-removed container is not reliable, whatever it says.
+            // A half-removed container is not reliable, whatever it says. One that has run counts as lost, so that `on_lost` decides.
+            Status::Dead if self.started().is_some() => Lifecycle::Failed(Exit::Vanished),
             Status::Dead => Lifecycle::Failed(not_started(state)),
             _ if self.started().is_some() => Lifecycle::Ended,
             Status::Created if state.error.is_empty() && state.exit_code == 0 => Lifecycle::Unstarted,
@@ -349,10 +350,10 @@ mod tests {
             container.state.status = serde_json::from_str(&format!("{status:?}")).expect("any word");
             assert_eq!(container.lifecycle(), lifecycle, "{status}");
         }
-        for mut dead in [created(0, ""), ended(0, false), ended(127, false)] {
-            dead.state.status = Status::Dead;
-            assert_eq!(fault(&dead), StartFailure::Host);
-        }
+        let [mut unstarted, mut has_run] = [created(0, ""), ended(0, false)];
+        (unstarted.state.status, has_run.state.status) = (Status::Dead, Status::Dead);
+        assert_eq!(fault(&unstarted), StartFailure::Host);
+        assert_eq!(has_run.lifecycle(), Lifecycle::Failed(Exit::Vanished));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::cli::CallError;
 use super::container::Container;
 use super::engine::EngineClient;
-use crate::runtime::argv::MASK_LABEL;
+use crate::runtime::argv::{MASK_LABEL, SELF_FENCE_LABEL};
 
 /// Whole objects: a format that names a missing key fails.
 const FORMAT: &str = r#"{"Config":{{json .Config}},"HostConfig":{{json .HostConfig}}}"#;
@@ -47,7 +47,10 @@ impl EngineClient {
         let answer = self.call(args).await?;
         let made = answer.stdout.lines().find_map(|line| serde_json::from_str::<InspectedSpec>(line).ok());
         let log_mask = patterns_of(container.label(MASK_LABEL));
-        let spec = made.map(|made| ContainerSpec { image: container.image.clone(), log_mask, ..made.spec() });
+        let self_fence = container.label(SELF_FENCE_LABEL).and_then(|after| after.parse().ok());
+        let self_fence = self_fence.map(Duration::from_millis);
+        let image = container.image.clone();
+        let spec = made.map(|made| ContainerSpec { image, log_mask, self_fence, ..made.spec() });
         spec.ok_or_else(|| {
             let (name, complaint) = (container.name(), answer.error_line());
             CallError::Unreachable(format!("`docker inspect` does not say what {name} is: {complaint}"))

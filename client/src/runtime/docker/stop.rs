@@ -14,9 +14,9 @@ use rustix::process::Signal;
 use worker::step::StopStep;
 
 use super::DockerState;
-use super::attempt::Attempt;
+use super::attempt::{AtFirstStop, Attempt};
 use super::cli::CallError;
-use super::container::Lifecycle;
+use super::container::{Container, Lifecycle};
 use crate::attempt_dir::Stopping;
 use crate::boot::RecordedInstant;
 use crate::runtime::stop_cause::record_first_stop;
@@ -33,7 +33,7 @@ pub(super) async fn step(
         return;
     }
     let at = RecordedInstant::of(at);
-    if !attempt.is_stopping() && has_ended_by_itself(&docker, &attempt).await {
+    if !attempt.is_stopping() && at_first_stop(&docker, &attempt).await == AtFirstStop::Ended {
         // The task that watches the container reports the program's own exit. A CLI that hangs over it goes with the last step.
         attempt.set_late_stop(at);
         if step == StopStep::Remove {
@@ -41,7 +41,7 @@ pub(super) async fn step(
         }
         return;
     }
-    record_first_stop(&attempt.dir, &attempt.stopping, Stopping { cause, at }).await;
+    record_first_stop(&attempt.dir, &attempt.stopping, &attempt.recording_turn, Stopping { cause, at }).await;
     match step {
         StopStep::Ask { grace } => ask(&docker, &attempt, grace).await,
         StopStep::Kill => kill(&docker, &attempt).await,
@@ -102,14 +102,17 @@ async fn container_of(docker: &DockerState, attempt: &Attempt) -> Result<Option<
     Ok(found.into_iter().find(|it| attempt.owns(it)).map(|it| it.id))
 }
 
-/// `true` if the engine says that the container had ended before the first stop, which then comes too late. The engine is asked once, and
-/// all steps share the answer. An engine that does not answer proves nothing.
-async fn has_ended_by_itself(docker: &DockerState, attempt: &Attempt) -> bool {
+/// The container before the first stop. The engine is asked once, and all steps share the answer.
+async fn at_first_stop(docker: &DockerState, attempt: &Attempt) -> AtFirstStop {
     let ask = async || {
         let found = docker.engine.inspect(&[&attempt.name]).await.unwrap_or_default();
-        found.iter().any(|it| attempt.owns(it) && it.lifecycle() == Lifecycle::Ended)
+        match found.iter().find(|it| attempt.owns(it)).map(Container::lifecycle) {
+            Some(Lifecycle::Ended) => AtFirstStop::Ended,
+            Some(Lifecycle::Running) => AtFirstStop::Ran,
+            _ => AtFirstStop::Unknown,
+        }
     };
-    *attempt.ended_by_itself.get_or_init(ask).await
+    *attempt.at_first_stop.get_or_init(ask).await
 }
 
 fn kill_cli(attempt: &Attempt) {

@@ -24,6 +24,7 @@ use crate::attempt_dir::{AttemptEnd, ProcessId, Stopping, StoredAttempt};
 use crate::boot::RecordedInstant;
 use crate::clock;
 use crate::error_chain::error_chain;
+use crate::runtime::argv::SECRETS_LABEL;
 use crate::runtime::blocking::{run_blocking, try_blocking};
 use crate::runtime::{Membership, Survey, process_id};
 
@@ -226,8 +227,12 @@ async fn entry_for(
     };
     let store = docker.store.clone();
     let made = launch.clone();
+    let had_secrets = container.label(SECRETS_LABEL).is_some();
     let make = move || {
         let dir = store.create(&made)?;
+        if had_secrets {
+            store.record_lost_secrets(&dir, token)?;
+        }
         let stopping = stopping.map(|stopping| dir.record_stopping(stopping)).transpose()?;
         Ok((dir, stopping))
     };

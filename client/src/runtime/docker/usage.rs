@@ -36,6 +36,10 @@ impl UnseenContainers {
         self.containers().remove(&token);
     }
 
+    fn contains(&self, token: Token) -> bool {
+        self.containers().contains_key(&token)
+    }
+
     fn add(&self, token: Token, container: UnseenContainer) {
         self.containers().insert(token, container);
         self.added.notify_one();
@@ -82,9 +86,11 @@ pub(super) async fn run(docker: Arc<DockerState>) {
             docker.config.usage.learn(layout);
             let context = Arc::clone(&docker);
             let look_again = move || {
-                let (seen, unseen): (Vec<_>, Vec<_>) = unseen
-                    .into_iter()
-                    .partition(|(token, container)| open(&context.config.usage, *token, container));
+                let (seen, unseen): (Vec<_>, Vec<_>) = unseen.into_iter().partition(|(token, container)| {
+                    let is_open = open(&context.config.usage, *token, container);
+                    finish_if_removed(&context, *token);
+                    is_open
+                });
                 for (token, _) in seen {
                     context.unseen.remove(token);
                 }
@@ -95,6 +101,13 @@ pub(super) async fn run(docker: Arc<DockerState>) {
         if !unseen.is_empty() {
             ask_engine(&docker, unseen).await;
         }
+    }
+}
+
+/// Ends the watch of an attempt that ended before it began: the list of unseen containers was read some time ago.
+fn finish_if_removed(docker: &DockerState, token: Token) {
+    if !docker.unseen.contains(token) {
+        docker.config.usage.finish(token);
     }
 }
 
@@ -116,6 +129,7 @@ async fn ask_engine(docker: &Arc<DockerState>, unseen: Vec<(Token, UnseenContain
     let watch = move || {
         for (token, container) in tokens {
             context.config.usage.watch(token, &container.dir, Source::Elsewhere);
+            finish_if_removed(&context, token);
         }
         Ok(())
     };

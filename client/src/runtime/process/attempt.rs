@@ -16,13 +16,14 @@ use crate::logs::{Logs, OutputFollower};
 use crate::runtime::blocking::{read_until_possible, run_blocking};
 use crate::runtime::process_id;
 use crate::runtime::start_permit::StartPermit;
-use crate::runtime::stop_cause::record_first_stop;
+use crate::runtime::stop_cause::{DISK_LIMIT, RecordingTurn, record_first_stop};
 
 /// The state of an attempt until it is forgotten.
 pub(super) struct Attempt {
     pub(super) launch: Launch,
     pub(super) dir: AttemptDir,
     pub(super) stopping: watch::Sender<Option<Stopping>>,
+    recording_turn: RecordingTurn,
     pub(super) ended: watch::Sender<bool>,
     pub(super) started: OnceLock<()>,
     output: OnceLock<OutputFollower>,
@@ -38,6 +39,7 @@ impl Attempt {
             launch,
             dir,
             stopping,
+            recording_turn: RecordingTurn::default(),
             ended,
             started: OnceLock::new(),
             output: OnceLock::new(),
@@ -65,7 +67,7 @@ impl Attempt {
             let _ = self.late_stop_at.set(at);
             return;
         }
-        record_first_stop(&self.dir, &self.stopping, Stopping { cause, at }).await;
+        record_first_stop(&self.dir, &self.stopping, &self.recording_turn, Stopping { cause, at }).await;
         match step {
             StopStep::Ask { grace } => {
                 let asked = self
@@ -96,14 +98,14 @@ impl Attempt {
         }
     }
 
-    /// `true` if the shim has recorded an end, or its program is gone: then a stop comes too late.
+    /// `true` if the shim has recorded an end, or its program is gone: then a stop comes too late. A disk that hangs proves nothing.
     async fn has_ended_by_itself(&self) -> bool {
         let dir = self.dir.clone();
         let look = move || {
             let is_gone = |it| matches!(it, ProgramState::Started(program) if !process_id::is_alive(program));
             Ok(dir.end()?.is_some() || dir.program()?.is_some_and(is_gone))
         };
-        run_blocking(look).await.unwrap_or(false)
+        tokio::time::timeout(DISK_LIMIT, run_blocking(look)).await.ok().flatten().unwrap_or(false)
     }
 
     /// Signals the program's process group, now or as soon as the program is there.

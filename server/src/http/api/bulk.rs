@@ -1,13 +1,15 @@
-//! `POST /api/jobs/cancel`, `/retry` and `/release`: one operation on many jobs, selected by filters or by id.
+//! `POST /api/jobs/cancel`, `/retry`, `/release` and `/acknowledge`: one operation on many jobs, selected by filters or by id.
 //!
 //! The jobs are read in pages and passed to the engine a slice at a time, so that other requests are served in between. A request ends
 //! after some time with a cursor; the client goes on from there. A definition may bear the name of an operation: a request without
 //! filters and ids submits a job of it.
 
+mod acknowledge;
 mod batch_cancel;
 mod by_number;
 mod command;
 pub(crate) mod keys;
+mod one_job;
 pub(crate) mod retried;
 pub(crate) mod selection;
 mod verb;
@@ -23,34 +25,31 @@ use axum::response::Response;
 use futures_util::{StreamExt, stream};
 use protocol::JobId;
 use scheduler::job::State as JobState;
-use scheduler::new_jobs::NewJob;
-use scheduler::step::{Answer, Rejection};
+use scheduler::step::Rejection;
 use tokio::time::Instant;
 
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::auth::role::Permission;
-use crate::http::api::jobs::{already_finished, check_scope, find, requester};
-use crate::http::api::repeat::repeat_of;
+use crate::http::api::acknowledge::acknowledgement;
+use crate::http::api::jobs::requester;
 use crate::http::api::submission_answer::json;
 use crate::http::api::submit;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
-use crate::http::request::idempotency_key::{parse_key, submit_with_key};
-use crate::http::request::job_request::JobRequest;
+use crate::http::request::idempotency_key::parse_key;
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::request::request_id::RequestId;
-use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
-use crate::http::request::{body, cursor, job_filter};
+use crate::http::request::submit_params::RevisionChoice;
+use crate::http::request::{body, cursor, job_filter, reason};
 use crate::http::state::AppState;
-use crate::store::{JobFilter, JobRow, RunOnRole};
+use crate::store::{Acknowledgement, JobFilter, JobRow, RunOnRole};
 use batch_cancel::whole_batch;
-use command::JobCommand;
-use keys::{fingerprint_text, key_of};
-use selection::Selection;
-use verb::{Verb, has_parameter, names_a_filter};
+use keys::fingerprint_text;
+use selection::AcknowledgedSelection;
+use verb::{EngineVerb, Verb, has_parameter, names_a_filter};
 
 /// `POST /api/jobs/cancel`
 pub(crate) async fn cancel(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
@@ -65,6 +64,11 @@ pub(crate) async fn retry(state: State<Arc<AppState>>, request: Request) -> Resu
 /// `POST /api/jobs/release`
 pub(crate) async fn release(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
     bulk(state, Verb::Release, request).await
+}
+
+/// `POST /api/jobs/acknowledge`
+pub(crate) async fn acknowledge(state: State<Arc<AppState>>, request: Request) -> Result<Response, Problem> {
+    bulk(state, Verb::Acknowledge, request).await
 }
 
 /// `GET` of these paths: the name of an operation is not the id of a job.
@@ -84,7 +88,7 @@ enum Effect {
     Existing(JobId),
 }
 
-async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Result<Response, Problem> {
+async fn bulk(state: State<Arc<AppState>>, mut verb: Verb, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let (text, held) = body::submission(&state.body_budget, &parts.headers, body).await?;
     let has_filter = parts.uri.query().is_some_and(|query| names_a_filter(query, verb));
@@ -98,26 +102,34 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
             let request = Request::from_parts(parts, text.into());
             return submit::one(state, Name(verb.name().to_owned()), request).await;
         }
-        Selection::read(&text)?;
+        verb.read_selection(&text)?;
         return Err(needs_selection());
     }
     if verb == Verb::Release {
         Actor::current().check(Permission::Operate)?;
     }
     let State(state) = state;
-    let Selection { ids } = Selection::read(&text)?;
     let mut query = Query::of(&parts.uri)?;
     let dry_run = query.switch("dry_run")?;
+    if verb == Verb::Acknowledge && query.switch("undo")? {
+        verb = Verb::TakeBack;
+    }
+    let AcknowledgedSelection { ids, reason } = verb.read_selection(&text)?;
+    let acknowledgement = match verb {
+        Verb::Acknowledge => Some(acknowledgement(reason::origin(reason)?)),
+        _ => None,
+    };
     // A filter by revision has 32 digits; a retry chooses one by a word.
     let revision = match verb {
         Verb::Retry => RevisionChoice::read(&mut query)?,
-        Verb::Cancel | Verb::Release => RevisionChoice::Current,
+        _ => RevisionChoice::Current,
     };
     let mut filter = job_filter::read(&state, &mut query).await?;
     query.finish()?;
     let key = parse_key(&parts, &fingerprint_text(verb.name().to_owned(), parts.uri.query()), &text)?;
     let (by, request_id) = (requester(&parts), RequestId::of(&parts.extensions));
-    let operation = Arc::new(Operation { state, verb, revision, by, request_id, key });
+    let reason = acknowledgement.as_ref().and_then(|it| it.reason.clone());
+    let operation = Arc::new(Operation { state, verb, revision, by, request_id, key, acknowledgement });
     let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
     if let Some(ids) = ids {
         note::object("jobs by number");
@@ -140,6 +152,8 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
         if filter.states.is_empty() {
             filter.states = verb.states().to_vec();
         }
+        // The others were dealt with.
+        filter.unresolved |= verb == Verb::Acknowledge;
         match parts.uri.query().and_then(|query| whole_batch(query, &filter)) {
             Some(first) if verb == Verb::Cancel => {
                 operation.cancel_members(first, filter, &mut result).await?;
@@ -147,7 +161,8 @@ async fn bulk(state: State<Arc<AppState>>, verb: Verb, request: Request) -> Resu
             _ => operation.run(filter, &mut result).await?,
         }
     }
-    note::detail(verb.in_words(&result));
+    let reason = reason.map(|reason| format!("; reason: {reason}")).unwrap_or_default();
+    note::detail(verb.in_words(&result) + &reason);
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
 }
 
@@ -178,6 +193,8 @@ struct Operation {
     request_id: RequestId,
     /// The idempotency key of the request; each job has one of its own made from it.
     key: Option<(Arc<str>, u128)>,
+    /// Of [`Verb::Acknowledge`].
+    acknowledgement: Option<Acknowledgement>,
 }
 
 impl Operation {
@@ -190,8 +207,13 @@ impl Operation {
     ) -> Result<(), Problem> {
         let until = Instant::now() + TIME_MAX;
         filter.limit = if result.dry_run { COUNT_SLICE } else { SLICE };
+        // A dry run counts what is left to be done.
+        let repeated = match self.verb {
+            Verb::Retry if !result.dry_run => self.retried_before(&filter).await?,
+            _ => Vec::new(),
+        };
         loop {
-            let last = match self.run_page(&filter, result).await {
+            let last = match self.run_page(&filter, &repeated, result).await {
                 Err(_) if result.matched > 0 && !result.dry_run => {
                     result.next = filter.before.map(cursor::write);
                     return Ok(());
@@ -207,18 +229,31 @@ impl Operation {
         }
     }
 
-    /// Applies the operation to one page of the jobs of a filter. Returns the last job of the page unless it is the last page.
+    /// Applies the operation to one page of the jobs of a filter, and of these jobs, the newest first, beside them. Returns the last job of
+    /// the page unless it is the last page.
     async fn run_page(
         self: &Arc<Self>,
         filter: &JobFilter,
+        repeated: &[JobId],
         result: &mut shapes::BulkResult,
     ) -> Result<Option<JobId>, Problem> {
         let page = filter.clone();
-        let rows = self.state.read(move |archive| archive.jobs(&page)).await?;
+        let mut rows = self.state.read(move |archive| archive.jobs(&page)).await?;
+        let left = repeated.iter().copied().filter(|job| filter.before.is_none_or(|before| *job < before));
+        let mut repeated: Vec<JobId> = left.take(filter.limit).collect();
+        // Both are cut where the first of them ends.
+        let last_of_rows = rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job);
+        let last = last_of_rows.max(repeated.last().copied().filter(|_| repeated.len() == filter.limit));
+        rows.retain(|row| Some(row.job) >= last);
+        repeated.retain(|job| Some(*job) >= last);
         // A retry repeats the parents of members, unless the members of one are asked for.
         let is_left_out = |row: &JobRow| {
             let is_member = matches!(row.run_on_role, RunOnRole::Member(_));
-            self.verb == Verb::Retry && filter.parent.is_none() && is_member
+            match self.verb {
+                Verb::Retry => filter.parent.is_none() && is_member,
+                Verb::TakeBack => !acknowledge::would_change(self.verb, row.state, &row.failure),
+                Verb::Cancel | Verb::Release | Verb::Acknowledge => false,
+            }
         };
         let chosen = rows.iter().filter(|row| !is_left_out(row));
         // A dry run counts what would be done; without it, each of the others is a refusal.
@@ -227,6 +262,9 @@ impl Operation {
         let (chosen, outside): (Vec<&JobRow>, Vec<&JobRow>) = chosen.partition(is_in_scope);
         let mut chosen: Vec<JobId> = chosen.into_iter().map(|row| row.job).collect();
         result.out_of_scope += outside.len() as u64;
+        chosen.extend(repeated);
+        chosen.sort_unstable_by_key(|job| std::cmp::Reverse(*job));
+        chosen.dedup();
         if self.verb == Verb::Retry {
             chosen = self.to_retry(chosen, filter).await?;
         }
@@ -237,7 +275,7 @@ impl Operation {
             matched -= self.apply(chosen, result, detail).await?;
         }
         result.matched += matched;
-        Ok(rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job))
+        Ok(last)
     }
 
     /// Applies the operation to a slice of jobs. Returns the number of those that were to end and have ended by themselves meanwhile.
@@ -247,19 +285,23 @@ impl Operation {
         result: &mut shapes::BulkResult,
         detail: Detail,
     ) -> Result<u64, Problem> {
-        match self.verb {
-            Verb::Retry => self.state.check_accepting()?,
-            Verb::Cancel | Verb::Release => self.state.check_not_stalled()?,
+        let Some(verb) = self.verb.of_engine() else {
+            self.apply_acknowledgement(jobs, result, detail).await?;
+            return Ok(0);
+        };
+        match verb {
+            EngineVerb::Retry => self.state.check_accepting()?,
+            EngineVerb::Cancel | EngineVerb::Release => self.state.check_not_stalled()?,
         }
         let operation = Arc::clone(self);
         let effects = stream::iter(jobs).map(move |job| {
             let operation = Arc::clone(&operation);
-            async move { (job, operation.apply_to(job).await) }
+            async move { (job, operation.apply_to(job, verb).await) }
         });
         let (mut effects, mut ended_meanwhile) = (effects.buffered(AT_ONCE), 0);
         while let Some((job, effect)) = effects.next().await {
             let has_ended = |problem: &Problem| problem.code() == Code::AlreadyFinished;
-            if self.verb == Verb::Cancel
+            if verb == EngineVerb::Cancel
                 && detail == Detail::OfLiveJobs
                 && effect.as_ref().is_err_and(has_ended)
             {
@@ -307,55 +349,6 @@ impl Operation {
                     result.refusals.push(shapes::Refusal { job: job.0, code, detail });
                 }
             }
-        }
-    }
-
-    async fn apply_to(&self, job: JobId) -> Result<Effect, Problem> {
-        match self.verb {
-            Verb::Cancel => self.cancel(job).await,
-            Verb::Release => self.release(job).await,
-            Verb::Retry => self.retry(job).await,
-        }
-    }
-
-    async fn cancel(&self, job: JobId) -> Result<Effect, Problem> {
-        check_scope(&self.state, job).await?;
-        match self.ask_engine(job, JobCommand::Cancel).await? {
-            Answer::CancelRequested { state } if state.has_ended() => Ok(Effect::Done(state)),
-            Answer::CancelRequested { state } => Ok(Effect::Stopping(state)),
-            Answer::Rejected(Rejection::NotLive) => {
-                let record = find(&self.state, job).await?;
-                match record.row.state {
-                    JobState::Cancelled => Ok(Effect::Done(JobState::Cancelled)),
-                    _ => Err(already_finished(&record)),
-                }
-            }
-            Answer::Rejected(rejection) => Err(rejection.into()),
-            answer => Err(Problem::unexpected_answer(&answer)),
-        }
-    }
-
-    async fn release(&self, job: JobId) -> Result<Effect, Problem> {
-        check_scope(&self.state, job).await?;
-        match self.ask_engine(job, JobCommand::Release).await? {
-            Answer::Done => Ok(Effect::Done(find(&self.state, job).await?.row.state)),
-            Answer::Rejected(Rejection::NotLive) => Err(already_finished(&find(&self.state, job).await?)),
-            Answer::Rejected(rejection) => Err(rejection.into()),
-            answer => Err(Problem::unexpected_answer(&answer)),
-        }
-    }
-
-    async fn retry(&self, job: JobId) -> Result<Effect, Problem> {
-        let (definition, new) =
-            repeat_of(&self.state, job, self.revision, MembersChoice::All, JobRequest::default()).await?;
-        let new = NewJob { revision: definition.revision, ..new };
-        let key = self.key.as_ref().map(|(key, digest)| (key_of(key, job).into(), *digest));
-        match submit_with_key(&self.state, vec![new], None, false, key).await? {
-            Answer::Accepted(accepted) => Ok(Effect::Made(accepted.first)),
-            Answer::Replayed(holder) => Ok(Effect::Made(holder.job)),
-            Answer::Duplicate(other) => Ok(Effect::Existing(other)),
-            Answer::Rejected(rejection) => Err(rejection.into()),
-            answer => Err(Problem::unexpected_answer(&answer)),
         }
     }
 }

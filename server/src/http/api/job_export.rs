@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 
-use super::job_list::{Results, Slice, slice};
+use super::job_list::{ListForm, Results, Slice, slice};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::csv;
 use crate::http::present::shapes::ListedJob;
@@ -95,7 +95,7 @@ impl ExportFormat {
     }
 }
 
-/// All jobs that a query asks for, newest first. `limit` is the number of all of them, not of a page.
+/// All jobs that a query asks for. `limit` is the number of all of them, not of a page.
 ///
 /// # Errors
 /// Those of [`job_filter::read`], `invalid_query`, and those of a read of the first slice.
@@ -104,16 +104,17 @@ pub(crate) async fn export(
     mut query: Query,
     format: ExportFormat,
 ) -> Result<Response, Problem> {
-    let filter = job_filter::read(state, &mut query).await?;
+    let mut filter = job_filter::read(state, &mut query).await?;
     let left = query.number("limit")?.unwrap_or(u64::MAX);
     if left == 0 {
         return Err(invalid_query("limit", "it is a whole number from 1"));
     }
-    let results = Results::of(&mut query)?;
+    let form = ListForm::of(&mut query)?;
     query.finish()?;
-    let mut export = Export { state: Arc::clone(state), filter, left, format, results, is_over: false };
+    form.check(&mut filter)?;
+    let mut export = Export { state: Arc::clone(state), filter, left, format, form, is_over: false };
     // Read before the answer begins: what fails here still gets a problem document.
-    let first = format!("{}{}", format.heading(results), export.read().await?);
+    let first = format!("{}{}", format.heading(form.results), export.read().await?);
     let rest = stream::try_unfold(export, |mut export| async move {
         if export.is_over {
             return Ok(None);
@@ -135,7 +136,7 @@ struct Export {
     /// The number of jobs that may still be sent.
     left: u64,
     format: ExportFormat,
-    results: Results,
+    form: ListForm,
     is_over: bool,
 }
 
@@ -143,13 +144,13 @@ impl Export {
     /// Reads the next slice as text.
     async fn read(&mut self) -> Result<String, Problem> {
         let wanted = usize::try_from(self.left).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
-        let Slice { jobs, last } = slice(&self.state, self.filter.clone(), wanted, self.results).await?;
+        let Slice { jobs, last } = slice(&self.state, self.filter.clone(), wanted, self.form).await?;
         self.left -= jobs.len() as u64;
-        self.filter.before = last;
+        self.form.go_on(&mut self.filter, last);
         self.is_over = last.is_none() || self.left == 0;
         let mut text = String::new();
         for job in &jobs {
-            self.format.write(&mut text, job, self.results).map_err(Problem::internal)?;
+            self.format.write(&mut text, job, self.form.results).map_err(Problem::internal)?;
         }
         Ok(text)
     }
@@ -168,7 +169,7 @@ impl Export {
         };
         tracing::warn!(
             cause,
-            behind = self.filter.before.map(|job| job.0),
+            behind = self.filter.before.or(self.filter.after).map(|job| job.0),
             "export of jobs broken off; the client has an incomplete list and must ask again"
         );
         Err(io::Error::other(cause))

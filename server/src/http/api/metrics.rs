@@ -47,6 +47,7 @@ fn text(state: &AppState, format: MetricsFormat) -> String {
         certificate_expires: services.tls.as_ref().and_then(TlsStatus::not_after),
         last_backup: services.storage.last_backup(),
         failed_backup: services.storage.failed_backup(),
+        unresolved: services.archive.unresolved().ok(),
         token_expires: services.records.tokens.expiring(now).first().map(|(end, _)| *end),
     };
     services.metrics.scrape(&facts, format)

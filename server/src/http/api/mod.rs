@@ -2,6 +2,7 @@
 //!
 //! A handler parses with `request`, asks the engine or the archive, and answers with the shapes of `present`. It decides nothing.
 
+pub(crate) mod acknowledge;
 pub(crate) mod admission;
 pub(crate) mod audit;
 pub(crate) mod backfill;

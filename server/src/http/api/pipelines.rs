@@ -14,7 +14,6 @@ use scheduler::new_jobs::NewJob;
 
 use crate::http::api::batches::last_batch_retry;
 use crate::http::api::batches::submit_many::{Asked, answer, replayed};
-use crate::http::api::bulk::retried::RETRIES_FOLLOWED;
 use crate::http::api::jobs::find;
 use crate::http::api::repeat::repeat_of;
 use crate::http::middleware::code::Code;
@@ -30,7 +29,7 @@ use crate::http::request::query::Query;
 use crate::http::request::stored_size::StoredSize;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
-use crate::store::{Archive, DependencyRecord, Pipeline, PipelineJob};
+use crate::store::{Archive, DependencyRecord, Pipeline, PipelineJob, RETRIES_FOLLOWED};
 
 /// `GET /api/jobs/{id}/pipeline`
 pub(crate) async fn show(

@@ -28,7 +28,7 @@ use crate::http::request::submission::{self, merge_overrides, merge_pairs};
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
 use crate::params::{self, Checker};
-use crate::store::{BatchRow, JobRecord, JobRow, is_about_slots};
+use crate::store::{BatchRow, JobRow, RepeatableJob, is_about_slots};
 
 /// The job that repeats an ended one, with `changes` laid over what they do not clear.
 pub(crate) async fn repeat_of(
@@ -38,7 +38,7 @@ pub(crate) async fn repeat_of(
     members: MembersChoice,
     changes: JobRequest<'_>,
 ) -> Result<(Arc<Definition>, NewJob), Problem> {
-    let record = find(state, id).await?;
+    let record = RepeatableJob::from(find(state, id).await?);
     let actor = Actor::current();
     actor.check_scope(&record.row.definition)?;
     let job_state = record.row.state;
@@ -95,14 +95,14 @@ pub(crate) async fn definition_of(
 /// # Errors
 /// The definition does not take its parameters or the changes.
 pub(crate) fn repetition(
-    record: JobRecord,
+    record: RepeatableJob,
     definition: &Definition,
     checker: &Checker<'_>,
     batch: Option<&BatchRow>,
     changes: JobRequest<'_>,
 ) -> Result<NewJob, Problem> {
     let position = position(&record, batch);
-    let JobRecord { row, overrides, params, .. } = record;
+    let RepeatableJob { row, overrides, params } = record;
     let mut details = JobDetails { overrides, labels: row.labels, ..JobDetails::default() };
     let cleared = changes.cleared.clone();
     let slot: Vec<_> = variables_of(&details.overrides, is_about_slots);
@@ -179,7 +179,7 @@ async fn revision_of(state: &Arc<AppState>, row: &JobRow) -> Result<Arc<Definiti
 }
 
 /// The variables that told a job its position among the members of a batch: those of the member that it repeats itself, if it does so, else its own.
-fn position(record: &JobRecord, batch: Option<&BatchRow>) -> Vec<(String, String)> {
+fn position(record: &RepeatableJob, batch: Option<&BatchRow>) -> Vec<(String, String)> {
     let own = own_position(record);
     match batch.filter(|batch| own.is_empty() && record.row.batch == Some(batch.first)) {
         Some(batch) => {
@@ -191,7 +191,7 @@ fn position(record: &JobRecord, batch: Option<&BatchRow>) -> Vec<(String, String
 }
 
 /// The position that was given to a job which repeats a member.
-fn own_position(record: &JobRecord) -> Vec<(String, String)> {
+fn own_position(record: &RepeatableJob) -> Vec<(String, String)> {
     variables_of(&record.overrides, |name| BatchMember::VARIABLES.contains(&name))
 }
 

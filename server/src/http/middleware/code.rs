@@ -88,6 +88,7 @@ codes! {
     TooManyPaused "too_many_paused" 409 "too many batches are paused";
     TooManyRemoved "too_many_removed" 409 "a deploy would remove more definitions than its caller allows";
     IdempotencyMismatch "idempotency_mismatch" 409 "the Idempotency-Key stands for another request";
+    NotFailed "not_failed" 409 "the job has not failed";
     NotFinished "not_finished" 409 "the job has not ended";
     NotWaiting "not_waiting" 409 "the job does not wait any more";
     NothingToRelease "nothing_to_release" 409 "nobody has to release the job";

@@ -50,7 +50,7 @@ mod tests {
         for part in source.split(".route(\"").skip(1) {
             let (path, rest) = part.split_once('"').unwrap();
             let methods = rest.lines().next().unwrap();
-            for method in ["get", "post", "put", "patch"] {
+            for method in ["get", "post", "put", "patch", "delete"] {
                 if methods.contains(&format!("{method}(")) {
                     routes.push((method.to_owned(), path.to_owned()));
                 }
@@ -97,6 +97,7 @@ mod tests {
                     "/api/jobs/cancel",
                     "/api/jobs/retry",
                     "/api/jobs/release",
+                    "/api/jobs/acknowledge",
                     "/api/definitions/reload",
                     "/api/definitions/plan",
                 ]

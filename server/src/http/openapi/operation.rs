@@ -138,6 +138,15 @@ impl Operation {
         Self::new(Method::PUT, path, tag, id, summary)
     }
 
+    pub(super) fn delete(
+        path: &'static str,
+        tag: &'static str,
+        id: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        Self::new(Method::DELETE, path, tag, id, summary)
+    }
+
     pub(super) fn patch(
         path: &'static str,
         tag: &'static str,

@@ -69,7 +69,7 @@ mod tests {
     use protocol::{Fence, JobId, Nonce, Revision, Timestamp, WorkerId};
 
     use super::*;
-    use crate::store::RunOnRole;
+    use crate::store::{FailureStatus, RunOnRole};
 
     fn ended(state: State, attempt: Option<(Outcome, Option<i32>)>, reason: &str) -> JobRow {
         let attempt = attempt.map(|(outcome, exit_code)| AttemptRow {
@@ -102,6 +102,7 @@ mod tests {
             expires_at: None,
             timeout: None,
             batch: None,
+            position: None,
             retry_of: None,
             submitted_by: None,
             slot: None,
@@ -112,6 +113,7 @@ mod tests {
             ended_at: Some(Timestamp(5_000)),
             reason: reason.into(),
             confirmed: true,
+            failure: FailureStatus::None,
             attempts: AttemptNo(u32::from(attempt.is_some())),
             attempt,
         }

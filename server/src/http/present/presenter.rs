@@ -23,13 +23,16 @@ use crate::http::present::earlier;
 use crate::http::present::members::{self, member_of};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::timeline::{Timeline, ran_ms, worker_of};
+use crate::http::present::waiting;
 pub(crate) use crate::http::present::waiting::{
     asked_labels, asked_workers, explain_hint, paused, paused_by, pauses_of, pending, pending_of,
 };
 use crate::http::request::trace_context;
 use crate::http::state::AppState;
 use crate::params;
-use crate::store::{AttemptRow, BatchState, DependencyRecord, GivenParams, JobRecord, JobRow, RunOnRole};
+use crate::store::{
+    AttemptRow, BatchState, DependencyRecord, FailureStatus, GivenParams, JobRecord, JobRow, RunOnRole,
+};
 use crate::ws::MissingByRevision;
 
 /// Waiting jobs that have the same reason.
@@ -55,11 +58,6 @@ fn shown_params(params: &[JobParam]) -> BTreeMap<String, serde_json::Value> {
     params.iter().map(|param| (param.name.clone(), shown(param))).collect()
 }
 
-/// The position of a job in the batch that it came with, from 0.
-fn own_index(row: &JobRow) -> Option<u64> {
-    row.batch.and_then(|batch| row.job.0.checked_sub(batch.0))
-}
-
 /// A text as JSON. One that is not JSON is shown as text.
 fn shown_json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
@@ -82,7 +80,14 @@ impl Presenter {
     pub(crate) fn job(&self, row: JobRow) -> shapes::Job {
         let attempt = row.attempt.as_ref();
         let live = live(&row);
+        let (unresolved, acknowledged) = match row.failure {
+            FailureStatus::None => (false, None),
+            FailureStatus::Unresolved => (true, None),
+            FailureStatus::Acknowledged(ref it) => (false, Some(shapes::Acknowledgement::of(it))),
+        };
         shapes::Job {
+            unresolved,
+            acknowledged,
             stopping: live.and_then(|attempt| attempt.stopping).map(|cause| cause.name().into()),
             pending_reason: self.waits_for(&row),
             phase: (row.state == State::Assigned).then(|| self.phase(row.job)).flatten(),
@@ -118,13 +123,18 @@ impl Presenter {
         }
     }
 
+    /// A job with its position in its batch.
+    pub(crate) fn member(&self, row: JobRow) -> shapes::ListedJob {
+        shapes::ListedJob { index: row.position, job: self.job(row), ..shapes::ListedJob::default() }
+    }
+
     /// A job with what it was given and what it left.
     pub(crate) fn with_result(&self, row: JobRow, given: &GivenParams) -> shapes::ListedJob {
         let attempt = row.attempt.as_ref();
         let remark =
             attempt.filter(|it| it.outcome == Some(Outcome::Succeeded)).map(|it| it.message.as_str());
         shapes::ListedJob {
-            index: given.index.or(own_index(&row)),
+            index: given.index.or(row.position),
             params: shown_params(&given.params),
             result: attempt.and_then(|attempt| attempt.result.as_deref()).map(shown_json),
             note: remark.filter(|text| !text.is_empty()).map(str::to_owned),
@@ -154,7 +164,7 @@ impl Presenter {
         let told = overrides.environment.iter().find(|(name, _)| name == BatchMember::INDEX_VARIABLE);
         let told = told.and_then(|(_, index)| index.parse().ok());
         shapes::FullJob {
-            index: told.or(own_index(&row)),
+            index: told.or(row.position),
             traceparent: trace_context::trace_of(&overrides.environment).map(str::to_owned),
             request_id: trace_context::request_of(&overrides.environment).map(str::to_owned),
             args: overrides.args,
@@ -182,15 +192,8 @@ impl Presenter {
     pub(crate) fn waits_for(&self, row: &JobRow) -> Option<shapes::Reason> {
         match self.pending(row) {
             Some(PendingReason::NotDue) => {
-                if let Some(reason) = earlier::waits_for_another(row, &self.snapshot) {
-                    return Some(reason);
-                }
-                let what = match row.attempts.0 {
-                    0 => "it".to_owned(),
-                    past => format!("its attempt {}", past + 1),
-                };
-                let text = format!("{what} is not due before {}", Time(row.due_at)).into();
-                Some(shapes::Reason { text, ..pending(PendingReason::NotDue) })
+                let another = || earlier::waits_for_another(row, &self.snapshot);
+                Some(waiting::backoff(row).or_else(another).unwrap_or_else(|| waiting::not_due(row)))
             }
             Some(PendingReason::PinnedWorkerAway) => Some(self.pinned_worker_away(row, |only| {
                 self.snapshot.workers.get(only).map(|worker| worker.name.to_string())

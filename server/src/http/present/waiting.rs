@@ -1,6 +1,7 @@
 //! Why a job waits, and the workers that it asks for.
 
 use protocol::JobId;
+use protocol::report::Outcome;
 use scheduler::definition::Definition;
 use scheduler::job::State;
 use scheduler::origin::Intervention;
@@ -12,12 +13,36 @@ use scheduler::step::PendingReason;
 
 use crate::catalogue::Definitions;
 use crate::http::middleware::problem::pending_text;
-use crate::http::present::shapes;
+use crate::http::present::shapes::{self, Time};
 use crate::store::JobRow;
 
 /// Code and text of a pending reason.
 pub(crate) fn pending(reason: PendingReason) -> shapes::Reason {
     shapes::Reason { code: reason.name().into(), text: pending_text(reason).into() }
+}
+
+/// The reason of a job that waits for its next attempt, after one that failed. An attempt that was given back unstarted has not failed.
+pub(super) fn backoff(row: &JobRow) -> Option<shapes::Reason> {
+    let attempt = row.attempt.as_ref().filter(|_| row.state == State::Scheduled)?;
+    let outcome = attempt.outcome.filter(|outcome| *outcome != Outcome::Released)?;
+    let why = if attempt.message.is_empty() { String::new() } else { format!(" ({})", attempt.message) };
+    let text = format!(
+        "attempt {} ended as {}{why}; the next one is not due before {}",
+        row.attempts.0,
+        outcome.name(),
+        Time(row.due_at)
+    );
+    Some(shapes::Reason { code: "backoff".into(), text: text.into() })
+}
+
+/// The reason of a job that waits for its time.
+pub(super) fn not_due(row: &JobRow) -> shapes::Reason {
+    let what = match row.attempts.0 {
+        0 => "it".to_owned(),
+        past => format!("its attempt {}", past + 1),
+    };
+    let text = format!("{what} is not due before {}", Time(row.due_at)).into();
+    shapes::Reason { text, ..pending(PendingReason::NotDue) }
 }
 
 /// As [`pending`], of a job that asks for these workers: the text names them where workers are the reason.

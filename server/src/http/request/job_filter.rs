@@ -9,19 +9,20 @@ use scheduler::job::State as JobState;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::request::cursor;
 use crate::http::request::query::{Query, invalid_query, nearest};
+use crate::http::request::{cursor, positions};
 use crate::http::state::AppState;
 use crate::store::JobFilter;
 use crate::wildcard::matches;
 
 /// The parameters that [`read`] takes, without the cursor.
-pub(crate) const NAMES: [&str; 18] = [
+pub(crate) const NAMES: [&str; 21] = [
     "state",
     "name",
     "worker",
     "label",
     "batch",
+    "index",
     "member_of",
     "schedule",
     "submitted_by",
@@ -35,6 +36,8 @@ pub(crate) const NAMES: [&str; 18] = [
     "ended_since",
     "ended_until",
     "text",
+    "unresolved",
+    "backoff",
 ];
 
 /// Reads the filters of a query; the limit is left to the caller.
@@ -47,6 +50,7 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
         states: query.text("state")?.as_deref().map_or(Ok(Vec::new()), states)?,
         label: query.text("label")?.as_deref().map(label).transpose()?,
         batch: query.number("batch")?.map(JobId),
+        positions: positions::read(query)?,
         parent: query.number("member_of")?.map(JobId),
         schedule: not_empty(query, "schedule")?,
         submitted_by: not_empty(query, "submitted_by")?,
@@ -56,6 +60,8 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
         ended_since: query.since("ended_since")?,
         ended_until: query.until("ended_until")?,
         text: not_empty(query, "text")?,
+        unresolved: chosen(query, "unresolved")?,
+        backoff: chosen(query, "backoff")?,
         before: query.text("cursor")?.as_deref().map(cursor::read).transpose()?,
         ..JobFilter::default()
     };
@@ -75,6 +81,7 @@ pub(crate) async fn read(state: &AppState, query: &mut Query) -> Result<JobFilte
     if let Some(worker) = worker {
         filter.worker = Some(worker_named(state, worker).await?);
     }
+    positions::check(state, &filter).await?;
     Ok(filter)
 }
 
@@ -85,6 +92,15 @@ pub(crate) fn not_empty(query: &mut Query, parameter: &'static str) -> Result<Op
             Err(invalid_query(parameter, "it is empty").hint("leave it out to select all jobs"))
         }
         text => Ok(text),
+    }
+}
+
+/// True if a filter without a value is chosen. Another value would select every job, too.
+fn chosen(query: &mut Query, parameter: &'static str) -> Result<bool, Problem> {
+    match query.text(parameter)?.as_deref() {
+        None => Ok(false),
+        Some("1" | "true") => Ok(true),
+        Some(_) => Err(invalid_query(parameter, "it is 1").hint("leave it out to select all jobs")),
     }
 }
 

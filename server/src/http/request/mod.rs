@@ -1,6 +1,7 @@
 //! Parsing of requests: path, query, headers and body. A handler sees only values that passed the checks here.
 
 pub(crate) mod accept;
+pub(crate) mod batch;
 pub(crate) mod batch_patch;
 pub(crate) mod body;
 pub(crate) mod cleared_fields;
@@ -15,6 +16,7 @@ pub(crate) mod job_request;
 pub(crate) mod labels;
 pub(crate) mod paging;
 pub(crate) mod path;
+pub(crate) mod positions;
 pub(crate) mod predecessors;
 pub(crate) mod query;
 pub(crate) mod reason;

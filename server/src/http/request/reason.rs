@@ -1,4 +1,4 @@
-//! The body of a drain or a reload: `{"reason": "…"}`, or none. The reason is kept with the name of the requester.
+//! The body of a drain, a reload or an acknowledgement: `{"reason": "…"}`, or none. The reason is kept with the name of the requester.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::http::middleware::problem::Problem;
 use crate::http::request::body;
 use crate::http::request::content_type::form;
 
-/// The body of a drain or a reload. It may be left out.
+/// The body of a drain, a reload or an acknowledgement. It may be left out.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReasonBody {

@@ -10,11 +10,11 @@ use axum::response::Response;
 use http_body_util::BodyExt;
 use protocol::JobId;
 use scheduler::pauses::PauseTarget;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::page::{Frame, render, see_other};
 use crate::excerpt::excerpt;
-use crate::http::api::{batches, bulk, jobs, pauses, pipelines, submit, workers};
+use crate::http::api::{acknowledge, batches, bulk, jobs, pauses, pipelines, submit, workers};
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Batch, BulkResult, Intervention, Job, RetriedBatch, Time};
@@ -96,7 +96,7 @@ pub(super) fn with_key(mut request: Request, fields: &Fields) -> Result<Request,
 /// The field of a form that has its idempotency key.
 const KEY: &str = "idempotency_key";
 
-/// `POST /jobs/{id}/{verb}`: cancel, release or retry; or retry the pipeline, or the members that did not succeed.
+/// `POST /jobs/{id}/{verb}`: cancel, release, retry or acknowledge; or undo an acknowledgement, retry the pipeline, or the members that did not succeed.
 pub(crate) async fn job(
     State(state): State<Arc<AppState>>,
     IdAndVerb(id, verb): IdAndVerb,
@@ -105,6 +105,11 @@ pub(crate) async fn job(
     let (shell, fields) = split(request).await?;
     let asked = with_key(request_for(&shell, "", None), &fields)?;
     match verb.as_str() {
+        "acknowledge" => {
+            let asked = request_for(&shell, "", reason_body(&fields).as_ref());
+            drop(acknowledge::add(State(Arc::clone(&state)), Id(id), asked).await?);
+        }
+        "unacknowledge" => drop(acknowledge::remove(State(Arc::clone(&state)), Id(id), asked).await?),
         "cancel" => drop(jobs::cancel(State(Arc::clone(&state)), Id(id), asked).await?),
         "release" => drop(jobs::release(State(Arc::clone(&state)), Id(id), asked).await?),
         "retry-pipeline" => {
@@ -185,6 +190,11 @@ async fn read_answer<T: serde::de::DeserializeOwned>(response: Response) -> Resu
 /// The text in a field, without blanks around it; nothing if it is empty.
 fn filled<'f>(fields: &'f Fields, name: &str) -> Option<&'f str> {
     Some(field(fields, name).trim()).filter(|text| !text.is_empty())
+}
+
+/// The body of an acknowledgement: its reason, if one is given.
+fn reason_body(fields: &Fields) -> Option<Value> {
+    filled(fields, "reason").map(|reason| json!({ "reason": reason }))
 }
 
 /// The body of a pause, a cordon or a drain: its reason, and of the first two the length or the end, as far as they are given.
@@ -318,6 +328,8 @@ struct BulkPage {
     /// The filter, as a query and in words.
     selection: String,
     words: String,
+    /// The reason of an acknowledgement, for the jobs that were not reached; empty if none was given.
+    reason: String,
     /// The filter of the jobs that were not reached, as a query.
     rest: Option<String>,
     result: BulkResult,
@@ -329,8 +341,10 @@ pub(crate) async fn bulk(State(state): State<Arc<AppState>>, request: Request) -
     let (verb, selection) = (field(&fields, "verb").to_owned(), field(&fields, "selection").to_owned());
     let counts_only = field(&fields, "confirmed").is_empty();
     let query = if counts_only { format!("{selection}&dry_run=1") } else { selection.clone() };
-    let asked = with_key(request_for(&shell, &query, None), &fields)?;
+    let body = reason_body(&fields).filter(|_| verb == "acknowledge");
+    let asked = with_key(request_for(&shell, &query, body.as_ref()), &fields)?;
     let answer = match verb.as_str() {
+        "acknowledge" => bulk::acknowledge(State(Arc::clone(&state)), asked).await?,
         "cancel" => bulk::cancel(State(Arc::clone(&state)), asked).await?,
         "retry" => bulk::retry(State(Arc::clone(&state)), asked).await?,
         "release" => bulk::release(State(Arc::clone(&state)), asked).await?,
@@ -345,6 +359,7 @@ pub(crate) async fn bulk(State(state): State<Arc<AppState>>, request: Request) -
         frame: Frame::new(&state, "jobs", format!("{verb} jobs")),
         verb,
         words: words.join(", "),
+        reason: filled(&fields, "reason").unwrap_or_default().to_owned(),
         rest,
         selection,
         result,

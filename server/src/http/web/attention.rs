@@ -14,7 +14,6 @@ use scheduler::step::PendingReason;
 
 use super::format;
 use super::jobs::first_page;
-use super::last_day;
 use super::workers::WorkerRow;
 use crate::auth::actor::Actor;
 use crate::auth::role::Permission;
@@ -24,7 +23,6 @@ use crate::http::middleware::problem::{Problem, pending_text};
 use crate::http::present::shapes::{Pause, Worker};
 use crate::http::request::query::encode;
 use crate::http::state::AppState;
-use crate::rfc3339::Time;
 use crate::store::{Archive, TokenRow};
 
 /// Something that a person should look at.
@@ -35,8 +33,8 @@ pub(super) struct Attention {
     pub(super) link: String,
 }
 
-/// Ends that are looked through for names that need attention.
-const ENDS_MAX: usize = 100;
+/// Quarantined jobs that are counted.
+const QUARANTINED_MAX: usize = 100;
 /// Failing targets of notifications that are named; the page behind the link has all of them.
 const FAILING_TARGETS: usize = 5;
 /// Pauses that are named.
@@ -54,7 +52,11 @@ fn entry(tone: &'static str, text: String, link: &str) -> Attention {
 
 /// The most urgent first: the server itself, workers, jobs that wait in vain or for a decision, missed expectations, definitions that fail,
 /// and what is paused.
-pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec<Attention>, Problem> {
+pub(super) async fn list(
+    state: &AppState,
+    all_workers: &[Worker],
+    unresolved: &BTreeMap<String, u64>,
+) -> Result<Vec<Attention>, Problem> {
     let snapshot = state.services.engine.snapshot();
     let mut all: Vec<Attention> =
         health::server_warnings(state).into_iter().map(|text| entry("bad", text, "")).collect();
@@ -71,37 +73,40 @@ pub(super) async fn list(state: &AppState, all_workers: &[Worker]) -> Result<Vec
         let text = format!("notifications to {} {} fail: {error}", message.kind, message.host);
         all.push(entry("bad", text, "/notifications"));
     }
-    let limit = ENDS_MAX.to_string();
+    let limit = QUARANTINED_MAX.to_string();
     let quarantined = first_page(state, &[("state", "quarantined"), ("limit", limit.as_str())]).await?.len();
     if quarantined > 0 {
         let text = match quarantined {
             1 => "1 job is quarantined: it waits for a decision".to_owned(),
-            ENDS_MAX.. => format!("{quarantined} or more jobs are quarantined: each waits for a decision"),
+            QUARANTINED_MAX.. => {
+                format!("{quarantined} or more jobs are quarantined: each waits for a decision")
+            }
             _ => format!("{quarantined} jobs are quarantined: each waits for a decision"),
         };
         all.push(entry("warn", text, "/jobs?state=quarantined"));
     }
     let missed = snapshot.missed.iter().map(|row| missed(state, row)).collect();
     all.extend(capped(missed, "/definitions", "more definitions are stale or slow"));
-    let since = Time(last_day::begin()).to_string();
-    let bad = [("state", "failed,lost,expired"), ("ended_since", since.as_str()), ("limit", limit.as_str())];
-    let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
-    let latest = first_page(state, &bad).await?;
-    // Older ones may follow, also of definitions that are not named here.
-    let at_least = if latest.len() < ENDS_MAX { "" } else { "at least " };
-    for job in latest {
-        *by_name.entry(job.name).or_default() += 1;
-    }
-    for (name, count) in by_name {
-        let text = format!("{name}: {at_least}{} ended badly within 24 hours", counted(count));
-        all.push(entry("bad", text, &format!("/jobs?name={name}&state=failed%2Clost%2Cexpired")));
-    }
-    if !at_least.is_empty() {
-        let text = format!("{ENDS_MAX} or more jobs ended badly within 24 hours: only the latest are named");
-        all.push(entry("bad", text, "/jobs?state=failed%2Clost%2Cexpired"));
-    }
+    all.extend(capped(
+        failing(unresolved),
+        "/jobs?unresolved=1",
+        "more definitions have failures that nobody has dealt with",
+    ));
     all.extend(paused(&snapshot).map(|(text, link)| entry("warn", text, &link)));
     Ok(all)
+}
+
+/// Definitions with failures that nobody has dealt with, those with the most first.
+fn failing(unresolved: &BTreeMap<String, u64>) -> Vec<Attention> {
+    let mut all: Vec<(&String, &u64)> = unresolved.iter().collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let line = |(name, count): (&String, &u64)| {
+        let query = encode([("name", name.as_str()), ("unresolved", "1")]);
+        let failures = if *count == 1 { "failure" } else { "failures" };
+        let text = format!("{name}: {count} {failures} that nobody has dealt with");
+        entry("bad", text, &format!("/jobs?{query}"))
+    };
+    all.into_iter().map(line).collect()
 }
 
 /// A line for each pause, with the page where it can be ended.

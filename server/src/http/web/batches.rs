@@ -154,14 +154,14 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Id(id): Id) -> Resul
         }
     };
     render(&BatchPage {
-        may_act: frame.may_run_all(members_shown.iter().map(|job| job.name.as_str())),
+        may_act: frame.may_run_all(members_shown.iter().map(|it| it.job.name.as_str())),
         frame,
         can_retry: full.batch.counts.failures() + full.batch.counts.cancelled > full.batch.skipped,
         pause: full.batch.pause.as_ref().map(PauseLine::of),
         members: full.batch.counts.by_state().collect(),
         outcomes: full.outcomes.into_iter().collect(),
         row: BatchRow::of(full.batch),
-        failures: full.failures.into_iter().map(Row::of).collect(),
+        failures: full.failures.into_iter().map(Row::listed).collect(),
         dependents: full.dependents,
         selection,
     })

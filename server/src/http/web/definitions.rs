@@ -19,7 +19,7 @@ use super::revisions;
 use super::run::{Control, RunForm};
 use super::schedules::ScheduleRow;
 use crate::http::api::definitions;
-use crate::http::api::job_list::{self, Results};
+use crate::http::api::job_list::{self, ListForm};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Concurrency, Definition, Expectation, Job, Pause, RateLimit};
 use crate::http::request::definition;
@@ -117,7 +117,7 @@ fn group(target: &PauseTarget) -> Option<String> {
 /// The newest jobs of a definition; none if no job of it was ever made. A job on several workers is one run, so its members are left out.
 async fn last_runs(state: &AppState, name: &str) -> Result<Vec<Job>, Problem> {
     let filter = JobFilter { name: Some(name.to_owned()), without_members: true, ..JobFilter::default() };
-    let runs = job_list::slice(state, filter, RUNS, Results::LeftOut).await?;
+    let runs = job_list::slice(state, filter, RUNS, ListForm::PLAIN).await?;
     Ok(runs.jobs.into_iter().map(|listed| listed.job).collect())
 }
 

@@ -15,7 +15,7 @@ use crate::http::api::job_export::{ExportFormat, export};
 use crate::http::api::job_list;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
-use crate::http::present::shapes::{Job, Time};
+use crate::http::present::shapes::{Job, ListedJob, Time};
 use crate::http::request::job_filter;
 use crate::http::request::paging::Page;
 use crate::http::request::query::{Query, encode};
@@ -24,6 +24,8 @@ use crate::http::state::AppState;
 /// A job as a row of a table.
 pub(crate) struct Row {
     pub(crate) job: Job,
+    /// Its position in its batch, in a list of one batch.
+    pub(crate) index: Option<u64>,
     pub(crate) tone: &'static str,
     pub(crate) created: Moment,
     pub(crate) ended: Option<Moment>,
@@ -45,8 +47,14 @@ impl Row {
             ended: job.ended_at.map(format::moment),
             ran: ran(&job),
             why,
+            index: None,
             job,
         }
+    }
+
+    /// A job of a list, with its position in a list of one batch.
+    pub(crate) fn listed(listed: ListedJob) -> Self {
+        Self { index: listed.index, ..Self::of(listed.job) }
     }
 }
 
@@ -99,6 +107,10 @@ impl Filter {
         self.may_show(|state| !state.has_ended())
     }
 
+    fn may_show_failures(&self) -> bool {
+        self.may_show(JobState::is_failure)
+    }
+
     fn may_show_ended(&self) -> bool {
         self.may_show(JobState::has_ended)
     }
@@ -108,8 +120,11 @@ impl Filter {
         self.may_show(|state| matches!(state, JobState::Assigned | JobState::Running | JobState::Quarantined))
     }
 
-    /// False if the filter by states leaves out all jobs that fit.
+    /// False if the filter by states, or that of unresolved failures, leaves out all jobs that fit.
     fn may_show(&self, fits: impl Fn(JobState) -> bool) -> bool {
+        if self.others.iter().any(|(name, _)| name == "unresolved") {
+            return JobState::ALL.into_iter().any(|state| state.is_failure() && fits(state));
+        }
         let named = |name: &str| JobState::ALL.into_iter().find(|state| state.name() == name);
         self.state.is_empty() || self.state.split(',').filter_map(named).any(fits)
     }
@@ -119,6 +134,7 @@ impl Filter {
         let has_ended_since = self.others.iter().any(|(name, _)| name == "ended_since");
         let words = self.others.iter().map(|(name, value)| match name.as_str() {
             "batch" => format!("of the batch {value}"),
+            "index" => format!("with the index {value}"),
             "member_of" => format!("that are members of job {value}"),
             "schedule" => format!("of the schedule {value}"),
             "submitted_by" => format!("made by {value}"),
@@ -128,6 +144,8 @@ impl Filter {
             "ended_since" => format!("that ended from {value}"),
             "ended_until" if has_ended_since => format!("until {value}"),
             "ended_until" => format!("that ended until {value}"),
+            "unresolved" => "that have failed and that nobody has dealt with".to_owned(),
+            "backoff" => "that wait for their next attempt".to_owned(),
             "accepted_since" => format!("accepted from {value}"),
             _ => format!("accepted until {value}"),
         });
@@ -176,14 +194,14 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     Ok(refusal.shown_by(render(&page)?))
 }
 
-fn page_of(state: &AppState, address: &ListAddress, page: Page<Job>) -> JobsPage {
+fn page_of(state: &AppState, address: &ListAddress, page: Page<ListedJob>) -> JobsPage {
     let frame = Frame::new(state, "jobs", "Jobs");
     JobsPage {
-        may_act: frame.may_run_all(page.entries.iter().map(|job| job.name.as_str())),
+        may_act: frame.may_run_all(page.entries.iter().map(|it| it.job.name.as_str())),
         frame,
         filter: Filter::of(address),
         states: JobState::ALL.map(JobState::name),
-        rows: page.entries.into_iter().map(Row::of).collect(),
+        rows: page.entries.into_iter().map(Row::listed).collect(),
         older: address.next_page(page.next.as_deref()),
         selection: address.selection(),
     }
@@ -192,7 +210,8 @@ fn page_of(state: &AppState, address: &ListAddress, page: Page<Job>) -> JobsPage
 /// The first page of a list of jobs.
 pub(super) async fn first_page(state: &AppState, pairs: &[(&str, &str)]) -> Result<Vec<Job>, Problem> {
     let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Ok(job_list::page(state, Query::new(pairs.collect())).await?.entries)
+    let page = job_list::page(state, Query::new(pairs.collect())).await?;
+    Ok(page.entries.into_iter().map(|listed| listed.job).collect())
 }
 
 /// `GET /jobs.csv`: what a link can ask for, since it has no `Accept` of its own.
@@ -205,7 +224,7 @@ pub(crate) async fn ndjson(State(state): State<Arc<AppState>>, uri: Uri) -> Resu
     export(&state, ListAddress::of(&uri)?.query(), ExportFormat::Ndjson).await
 }
 
-/// `GET /search?q=`: a job by number, a definition or worker by name, else jobs by the text of their reason.
+/// `GET /search?q=`: a job by number, members of a batch by their positions (`12[3]`), a definition or worker by name, else jobs by the text of their reason.
 pub(crate) async fn search(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     let mut query = Query::of(&uri)?;
     let text = query.text("q")?.unwrap_or_default().trim().to_owned();
@@ -216,6 +235,11 @@ pub(crate) async fn search(State(state): State<Arc<AppState>>, uri: Uri) -> Resu
     }
     if text.parse::<u64>().is_ok_and(|id| id > 0) {
         return Ok(see_other(base, &format!("/jobs/{text}")));
+    }
+    if let Some((batch, index)) = text.strip_suffix(']').and_then(|text| text.split_once('['))
+        && batch.parse::<u64>().is_ok_and(|id| id > 0)
+    {
+        return Ok(see_other(base, &format!("/jobs?{}", encode([("batch", batch), ("index", index)]))));
     }
     if state.services.catalogue.current().find(&text).is_some() {
         return Ok(see_other(base, &format!("/definitions/{text}")));

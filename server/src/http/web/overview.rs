@@ -24,6 +24,8 @@ use crate::http::state::AppState;
 struct OverviewPage {
     frame: Frame,
     attention: Vec<Attention>,
+    /// Failures that nobody has dealt with.
+    unresolved: u64,
     running: Vec<Row>,
     last: Vec<Row>,
     next: Vec<ScheduleRow>,
@@ -56,7 +58,8 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response,
     let running = jobs::first_page(&state, &[("state", "running"), ("limit", limit.as_str())]).await?;
     let last = jobs::first_page(&state, &[("state", ENDED_STATES), ("limit", limit.as_str())]).await?;
     let mut schedules = schedules::selected(&state, |_| true, NextSlots::unfired(1)).await?;
-    let attention = attention::list(&state, &workers).await?;
+    let totals = state.read(|archive| archive.unresolved()).await?;
+    let attention = attention::list(&state, &workers, &totals).await?;
     schedules.retain(|schedule| schedule.paused_since.is_none() && !schedule.next.is_empty());
     schedules.sort_by(|a, b| a.next.first().cmp(&b.next.first()));
     schedules.truncate(ROWS);
@@ -68,6 +71,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>) -> Result<Response,
     render(&OverviewPage {
         frame: Frame::new(&state, "overview", "Overview"),
         attention,
+        unresolved: totals.values().sum(),
         waiting: reasons.iter().map(|(_, count)| count).sum(),
         oldest_wait: oldest.map(|due| format::span(clock::now().utc.since(due))).unwrap_or_default(),
         reasons,

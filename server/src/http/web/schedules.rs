@@ -28,6 +28,7 @@ use crate::http::state::AppState;
 pub(crate) struct ScheduleRow {
     pub(crate) schedule: Schedule,
     pub(crate) tone: &'static str,
+    /// The next slot, unless it is to fire nothing.
     pub(crate) next: Option<Moment>,
     /// The end of the pause that ends by itself.
     pub(crate) paused_until: Option<Moment>,
@@ -49,14 +50,16 @@ pub(crate) struct ScheduleRow {
 
 impl ScheduleRow {
     pub(crate) fn of(schedule: Schedule) -> Self {
+        // Of a schedule that is paused or disabled, the next slot of its rule makes nothing.
+        let fires = !matches!(&*schedule.state, "paused" | "disabled");
         Self {
             tone: format::tone(&schedule.state),
-            next: schedule.next.first().copied().map(format::moment),
+            next: schedule.next.first().copied().filter(|_| fires).map(format::moment),
             paused_until: schedule.paused_until.filter(|_| schedule.state == "paused").map(format::moment),
             is_paused_itself: false,
             held_by: String::new(),
             silent_until: schedule.decided_until.map(format::moment),
-            due: schedule.next_due.first().copied().map(format::moment),
+            due: schedule.next_due.first().copied().filter(|_| fires).map(format::moment),
             bounds: bounds(&schedule),
             adds: adds(&schedule),
             last: schedule.last_fire.as_ref().map(|fire| format::moment(fire.slot)),

@@ -224,8 +224,8 @@ pub(crate) async fn one(State(state): State<Arc<AppState>>, Name(text): Name) ->
         revoked: worker.revoked_at.map(format::moment),
         resources: worker.resources.as_ref().map(resource_rows).unwrap_or_default(),
         row: WorkerRow::of(worker),
-        running: running.into_iter().map(Row::of).collect(),
-        last: last.into_iter().map(Row::of).collect(),
+        running: running.into_iter().map(Row::listed).collect(),
+        last: last.into_iter().map(Row::listed).collect(),
     })
 }
 

@@ -16,8 +16,8 @@ use scheduler::step::{AddedJob, Assigned, Change, ClosedAttempt, Ended};
 
 use super::Backend;
 use crate::store::{
-    Archive, CommitError, DefinitionRemoval, Group, JobFilter, LiveJob, LoadItem, Loaded, Removed,
-    RetentionCutoffs, Store, StoredDefinition,
+    Archive, CommitError, DefinitionRemoval, Group, JobFilter, LiveJob, LoadItem, Loaded, RecordChange,
+    Removed, RetentionCutoffs, Store, StoredDefinition,
 };
 
 /// A store under test, with what its engine would know.
@@ -118,6 +118,10 @@ impl<'b> Harness<'b> {
 
     pub(super) fn remove_by_definition(&mut self, removal: &DefinitionRemoval) -> Removed {
         self.store.as_mut().unwrap().remove_by_definition(self.epoch, removal).unwrap()
+    }
+
+    pub(super) fn change_record(&mut self, change: &RecordChange) {
+        self.store.as_mut().unwrap().change_record(self.epoch, change).unwrap();
     }
 
     pub(in crate::store) fn archive(&self) -> &dyn Archive {

@@ -3,6 +3,7 @@
 mod batches;
 mod definition_removal;
 mod dependencies;
+mod failures;
 mod groups;
 pub(super) mod harness;
 mod hooks;
@@ -23,6 +24,7 @@ mod usage;
 pub(super) use batches::*;
 pub(super) use definition_removal::*;
 pub(super) use dependencies::*;
+pub(super) use failures::*;
 pub(super) use groups::*;
 pub(super) use hooks::*;
 pub(super) use last_end::*;
@@ -147,6 +149,12 @@ macro_rules! conforms {
             a_removed_schedule_is_forgotten_with_the_last_row_of_its_ledger,
             the_ledger_goes_by_age_and_keeps_rows_of_kept_jobs,
             of_very_many_late_reports_the_first_and_the_last_are_kept,
+            a_failure_is_unresolved_until_it_is_retried,
+            a_failure_is_unresolved_until_it_is_acknowledged,
+            failures_are_forgotten_with_their_jobs,
+            jobs_in_backoff_are_told_from_delayed_ones,
+            a_parent_stands_for_its_failed_members,
+            a_retry_resolves_nothing_before_its_batch_is_made,
         }
     };
     ($backend:expr; $($story:ident,)*) => {$(

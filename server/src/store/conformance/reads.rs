@@ -170,11 +170,8 @@ pub(in crate::store) fn unknown_attempts_differ_from_assigned_ones(backend: &mut
     let all: Vec<Token> = given.into_iter().chain(strange).collect();
     assert_eq!(harness.archive().unknown_attempts(&all).unwrap(), strange);
 
-    let skipped =
-        Change::NumbersSkipped { after: JobId(3), job: JobId(9), fence: Fence(40), at: Timestamp(7) };
-    let only_fences =
-        Change::NumbersSkipped { after: JobId(9), job: JobId(9), fence: Fence(50), at: Timestamp(8) };
-    harness.commit(vec![skipped, only_fences, added(10)]);
+    let skip = |after, job, fence| Change::NumbersSkipped { after, job, fence, at: Timestamp(7) };
+    harness.commit(vec![skip(JobId(3), JobId(9), Fence(40)), skip(JobId(9), JobId(9), Fence(50)), added(10)]);
     let (loaded, _) = harness.restart();
     assert_eq!((loaded.last_job, loaded.last_fence), (JobId(10), Fence(50)));
     let strange = [token(4, 4), token(9, 40), token(10, 45), token(11, 1)];
@@ -234,10 +231,8 @@ pub(in crate::store) fn parameters_come_back(backend: &mut dyn Backend) {
     let (_, live) = harness.restart();
     assert_eq!(live.iter().map(|job| job.has_overrides).collect::<Vec<_>>(), [true, true, false]);
     let sent = harness.sent(&[1, 2, 3].map(JobId));
-    assert_eq!(
-        sent,
-        [(JobId(1), params.applied_to(&overrides)), (JobId(2), only_defaults.effective_overrides())]
-    );
+    let from_defaults = only_defaults.effective_overrides();
+    assert_eq!(sent, [(JobId(1), params.applied_to(&overrides)), (JobId(2), from_defaults)]);
     let record = harness.archive().job(JobId(1)).unwrap().unwrap();
     assert_eq!((record.overrides, record.params), (overrides, params.given));
     assert_eq!(harness.archive().job(JobId(2)).unwrap().unwrap().params, []);

@@ -18,14 +18,14 @@ use scheduler::schedule::backfill::LedgerReading;
 
 use super::connections::open_reader;
 use super::{
-    batches, dependencies, faults, list, load, pending_batch, predecessor_ends, record, rows, run_on,
-    schedules,
+    batches, dependencies, failures, faults, keys, list, load, pending_batch, predecessor_ends, record, rows,
+    run_on, schedules,
 };
 use crate::store::directory::DataDirectory;
 use crate::store::{
-    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord,
-    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError, MemberOnWorker, OutputLimits,
-    PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FailureStatus, FireFilter,
+    FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError, MemberOnWorker,
+    OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -206,23 +206,11 @@ impl Archive for SqliteArchive {
     }
 
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
-        self.read(|connection| {
-            let committed: i64 = connection
-                .prepare_cached("SELECT committed FROM installation")?
-                .query_row([], |row| row.get(0))?;
-            let holder = connection
-                .prepare_cached("SELECT job, count, digest FROM keys WHERE key = ?1")?
-                .query_row([key], |row| {
-                    let (job, count, digest) = (row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?);
-                    Ok(KeyHolder {
-                        job: JobId(job.cast_unsigned()),
-                        count,
-                        digest: u128::from_be_bytes(digest),
-                    })
-                })
-                .optional()?;
-            Ok((holder, GroupNo(committed.cast_unsigned())))
-        })
+        self.read(|connection| keys::key(connection, key))
+    }
+
+    fn keys_with(&self, prefix: &str) -> Result<Vec<String>, ReadError> {
+        self.read(|connection| keys::keys_with(connection, prefix))
     }
 
     fn members_on_workers(&self, parent: JobId, limit: usize) -> Result<Vec<MemberOnWorker>, ReadError> {
@@ -232,9 +220,7 @@ impl Archive for SqliteArchive {
     fn overrides(&self, ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {
         self.read(|connection| {
             let hidden = pending_batch::ranges(connection)?;
-            let is_hidden = |id: &JobId| {
-                hidden.iter().any(|(first, last)| (*first..=*last).contains(&id.0.cast_signed()))
-            };
+            let is_hidden = |id: &JobId| pending_batch::contain(&hidden, id.0.cast_signed());
             let mut bodies = Vec::with_capacity(ids.len());
             for id in ids.iter().filter(|id| !is_hidden(id)) {
                 let body = rows::details(connection, *id)?.map(|details| details.effective_overrides());
@@ -310,10 +296,17 @@ impl Archive for SqliteArchive {
 
     fn definition_names(&self) -> Result<Vec<String>, ReadError> {
         self.read(|connection| {
-            let mut query =
-                connection.prepare_cached("SELECT DISTINCT name FROM definitions ORDER BY name")?;
-            query.query_map([], |row| row.get(0))?.collect()
+            let sql = "SELECT DISTINCT name FROM definitions ORDER BY name";
+            connection.prepare_cached(sql)?.query_map([], |row| row.get(0))?.collect()
         })
+    }
+
+    fn failures(&self, ids: &[JobId]) -> Result<Vec<FailureStatus>, ReadError> {
+        self.read(|connection| ids.iter().map(|id| failures::status(connection, *id)).collect())
+    }
+
+    fn unresolved(&self) -> Result<BTreeMap<String, u64>, ReadError> {
+        self.read(failures::totals)
     }
 
     fn scheduled_jobs(&self) -> Result<BTreeMap<String, u64>, ReadError> {

@@ -6,7 +6,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use scheduler::batches::{BatchLimits, LiveBatch, NewBatch};
 
-use super::{codes, rows};
+use super::{codes, positions, rows};
 use crate::store::{BatchCounts, BatchFailures, BatchFilter, BatchRow, BatchState};
 
 /// Writes a new batch. Its members are counted as they are added.
@@ -176,6 +176,9 @@ pub(super) fn failures(
     }
     found.sort_unstable_by_key(|row| row.job);
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    for row in &mut found {
+        row.position = positions::of(connection, row)?;
+    }
     let outcomes = match row.counts.failures() {
         few if few <= OUTCOMES_COUNTED_MAX => outcomes(connection, from, to)?,
         _ => Vec::new(),

@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::store::LoadError;
@@ -38,8 +39,15 @@ pub(super) fn set_up_writer(connection: &Connection) -> rusqlite::Result<()> {
     // Checkpoints are ours (see `wal` and `checkpointer`). In bytes: the WAL shrinks to this after a long backup.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update_and_check(None, "journal_size_limit", 256 << 20, |_| Ok(()))?;
+    keep_plans(connection)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
+}
+
+/// Plans a statement once, whatever values it gets. SQLite would plan most of the cached statements anew at each use: a plan may depend on the
+/// values, and a statement that goes back to the cache loses them.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// A connection that may write, for the checkpointer, which copies the WAL into the database.
@@ -62,6 +70,7 @@ pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "temp_store", "memory")?;
     // In KiB; each reader has its own.
     connection.pragma_update(None, "cache_size", -8_192)?;
+    keep_plans(&connection)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
@@ -74,7 +83,21 @@ pub(super) fn make_private(file: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::StatementStatus;
+
     use super::*;
+
+    #[test]
+    fn a_cached_statement_is_planned_once() {
+        let connection = Connection::open_in_memory().unwrap();
+        set_up_writer(&connection).unwrap();
+        connection.execute_batch("CREATE TABLE t (a, b); CREATE INDEX t_by_a ON t (a)").unwrap();
+        for value in 0..5 {
+            let mut statement = connection.prepare_cached("SELECT b FROM t WHERE a = ?1").unwrap();
+            assert!(!statement.exists([value]).unwrap());
+            assert_eq!(statement.get_status(StatementStatus::RePrepare), 0, "with the value {value}");
+        }
+    }
 
     #[test]
     fn a_library_that_corrupts_stores_is_refused_by_the_version_that_people_know() {

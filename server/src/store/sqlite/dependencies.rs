@@ -10,7 +10,7 @@ use scheduler::job::State;
 use scheduler::step::Change;
 
 use super::{batches, codes, run_on};
-use crate::store::{DependencyRecord, Pipeline, PipelineJob};
+use crate::store::{DependencyRecord, Pipeline, PipelineJob, RETRIES_FOLLOWED};
 
 /// Writes a dependency, the end of the job that is waited for, or that a job waits for no others any more. Other changes are none of these.
 pub(super) fn write(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
@@ -200,6 +200,20 @@ pub(super) fn latest_retry(connection: &Connection, job: JobId) -> rusqlite::Res
         .optional()?;
     let shown = |(retry, state)| Ok((retry, run_on::shown_state(connection, retry, state)?));
     latest.map(shown).transpose()
+}
+
+/// The last of the retries of a job and of its retries, with its state.
+pub(super) fn latest_of_chain(
+    connection: &Connection,
+    job: JobId,
+) -> rusqlite::Result<Option<(JobId, State)>> {
+    let mut last = None;
+    for _ in 0..RETRIES_FOLLOWED {
+        let latest = last.map_or(job, |(job, _)| job);
+        let Some(next) = latest_retry(connection, latest)? else { break };
+        last = Some(next);
+    }
+    Ok(last)
 }
 
 /// Dependencies that one answer reads.

@@ -2,7 +2,7 @@
 //!
 //! A query is split into parts by table: live jobs, ended jobs by their partial indexes, and the other ended jobs (module `parts`).
 //! Ended jobs are read backwards from the cursor; by definition, worker or requester, only in blocks that have any of it. By label or schedule
-//! (module `tag`), live jobs are searched only in blocks that have any, because labels of ended jobs may be millions. Each part gives at most
+//! (module `tag`), live jobs and unresolved failures are searched only in blocks that have any, because labels of ended jobs may be millions. Each part gives at most
 //! a page; the newest of all make the page. Many names are one search together (module `names`).
 
 mod coarse;
@@ -19,7 +19,7 @@ use scheduler::job::State;
 
 use super::blocks::{BLOCK_SHIFT, last_of};
 use super::pending_batch::{self, Range};
-use super::{codes, record, rows};
+use super::{codes, positions, record, rows};
 use crate::store::{JOBS_MAX, JobFilter, JobRow};
 use coarse::{Blocks, blocks_of};
 pub(super) use last::last_ended;
@@ -68,7 +68,7 @@ fn page(
         return Ok(Vec::new());
     }
     let range = (lowest, highest);
-    let visible = pending_batch::without(&pending_batch::ranges(connection)?, range);
+    let visible = visible(connection, filter, range)?;
     let mut found = Vec::new();
     for part in parts(filter) {
         let mut query = Query { connection, filter, names, part, limit };
@@ -80,8 +80,8 @@ fn page(
             let before = found.len();
             match (blocks, Tag::of(filter), part) {
                 (Some(blocks), ..) => query.by_blocks(blocks, *range, &mut found)?,
-                (None, Some(tag), Part::Live(_) | Part::RunningParents) => {
-                    query.live_by_tag(tag, *range, &mut found)?
+                (None, Some(tag), Part::Live(_) | Part::RunningParents | Part::Unresolved) => {
+                    query.by_tag(tag, *range, &mut found)?
                 }
                 (None, ..) => found.extend(query.within(*range, query.limit)?),
             }
@@ -97,11 +97,24 @@ fn page(
     Ok(found.into_iter().map(|(row, _)| row).collect())
 }
 
+/// The numbers of a range that may be shown, and have the positions of the filter; the highest come first.
+fn visible(connection: &Connection, filter: &JobFilter, range: Range) -> rusqlite::Result<Vec<Range>> {
+    let hidden = pending_batch::ranges(connection)?;
+    let numbers = match filter.batch.filter(|_| !filter.positions.is_empty()) {
+        Some(batch) => positions::numbers(connection, batch, &filter.positions, range)?,
+        None => vec![range],
+    };
+    Ok(numbers.into_iter().flat_map(|range| pending_batch::without(&hidden, range)).collect())
+}
+
 /// The lowest and the highest number that the filter leaves; nothing if it is empty.
 fn range(connection: &Connection, filter: &JobFilter) -> rusqlite::Result<Option<Range>> {
     let (mut lowest, mut highest) = (1, i64::MAX);
     if let Some(JobId(before)) = filter.before {
         highest = highest.min(i64::try_from(before).unwrap_or(i64::MAX).saturating_sub(1));
+    }
+    if let Some(JobId(after)) = filter.after {
+        lowest = lowest.max(i64::try_from(after).unwrap_or(i64::MAX).saturating_add(1));
     }
     // Members have higher numbers than their parent.
     if let Some(JobId(parent)) = filter.parent {
@@ -174,8 +187,8 @@ impl Query<'_> {
         Ok(())
     }
 
-    /// Reads block by block, the newest first, and only blocks in which there are both live jobs and such a tag.
-    fn live_by_tag(
+    /// Reads block by block, the newest first, and only blocks in which there are both jobs of this part and such a tag.
+    fn by_tag(
         &self,
         tag: Tag<'_>,
         (lowest, mut highest): Range,
@@ -183,8 +196,8 @@ impl Query<'_> {
     ) -> rusqlite::Result<()> {
         let mut wanted = self.limit;
         while wanted > 0
-            && let Some(live) = self.newest_up_to(highest)?.filter(|live| *live >= lowest)
-            && let Some(newest) = tag.newest_up_to(self.connection, live)?
+            && let Some(job) = self.newest_up_to(highest)?.filter(|job| *job >= lowest)
+            && let Some(newest) = tag.newest_up_to(self.connection, job)?
             && newest >= lowest
         {
             let first = lowest.max(newest >> BLOCK_SHIFT << BLOCK_SHIFT);
@@ -198,43 +211,69 @@ impl Query<'_> {
 
     /// The newest job of this part up to this one, whatever else the filter says.
     fn newest_up_to(&self, highest: i64) -> rusqlite::Result<Option<i64>> {
+        let key = if self.part == Part::Unresolved { "job" } else { "id" };
         let (table, condition) = match self.part {
             Part::Live(Some(state)) if state != State::Queued => {
                 ("jobs", format!("AND state = {} AND state <> 2", codes::of_state(state)))
             }
-            Part::Live(_) | Part::RunningParents => ("jobs", String::new()),
+            Part::Live(_) | Part::RunningParents | Part::Backoff => ("jobs", String::new()),
             Part::Unsuccessful(state) => {
                 ("ended", format!("AND state = {} AND state <> 6", codes::of_state(state)))
             }
             Part::Ended | Part::Succeeded | Part::SucceededNonZero => ("ended", String::new()),
+            Part::Unresolved => ("unresolved", String::new()),
         };
-        let sql = format!("SELECT id FROM {table} WHERE id <= ?1 {condition} ORDER BY id DESC LIMIT 1");
+        let sql =
+            format!("SELECT {key} FROM {table} WHERE {key} <= ?1 {condition} ORDER BY {key} DESC LIMIT 1");
         self.connection.prepare_cached(&sql)?.query_row([highest], |row| row.get(0)).optional()
     }
 
     fn within(&self, (lowest, highest): Range, limit: usize) -> rusqlite::Result<Vec<(JobRow, i64)>> {
-        let leads = match (Tag::of(self.filter), self.part) {
-            (Some(_), Part::Live(_) | Part::RunningParents) if self.has_few_live((lowest, highest))? => {
-                Leads::Jobs
-            }
-            (Some(_), _) => Leads::Tags,
-            (None, _) => Leads::Jobs,
-        };
+        let leads = self.leads((lowest, highest))?;
         let (sql, values) = self.sql((lowest, highest), limit, leads);
         self.connection.prepare_cached(&sql)?.query_map(params_from_iter(values), rows::job)?.collect()
     }
 
-    /// True if it is cheaper to read the live jobs of a block than its tags.
-    fn has_few_live(&self, (lowest, highest): Range) -> rusqlite::Result<bool> {
-        let sql = "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)";
+    /// The table to walk among these numbers.
+    fn leads(&self, range: Range) -> rusqlite::Result<Leads> {
+        let is_led_by_jobs = match (Tag::of(self.filter), self.part) {
+            (None, _) | (Some(_), Part::Backoff) => true,
+            (Some(_), Part::Live(_) | Part::RunningParents) => self.has_few(
+                "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)",
+                range,
+            )?,
+            (Some(_), Part::Unresolved) => self.has_few(
+                "SELECT count(*) FROM (SELECT 1 FROM unresolved WHERE job BETWEEN ?1 AND ?2 LIMIT ?3)",
+                range,
+            )?,
+            (Some(_), _) => false,
+        };
+        Ok(if is_led_by_jobs { Leads::Jobs } else { Leads::Tags })
+    }
+
+    /// True if it is cheaper to read the jobs of a block that this statement counts than its tags.
+    fn has_few(&self, sql: &str, (lowest, highest): Range) -> rusqlite::Result<bool> {
         let mut statement = self.connection.prepare_cached(sql)?;
-        let live: i64 = statement.query_row((lowest, highest, FEW_LIVE + 1), |row| row.get(0))?;
-        Ok(live <= FEW_LIVE)
+        let counted: i64 = statement.query_row((lowest, highest, FEW + 1), |row| row.get(0))?;
+        Ok(counted <= FEW)
     }
 }
 
 /// Of the 4,096 jobs of a block: to look one up in the labels costs as much as to walk over some of those.
-const FEW_LIVE: i64 = 256;
+const FEW: i64 = 256;
+
+/// The blocks that each search of a filter for unresolved failures goes by, if any, and if the tag leads among all jobs.
+#[cfg(test)]
+pub(super) fn walks_of_unresolved(connection: &Connection, filter: &JobFilter) -> Vec<(bool, bool)> {
+    let names = NameSet::of(connection, filter).unwrap();
+    let walk = |single: &JobFilter| {
+        let part = Part::Unresolved;
+        let query = Query { connection, filter: single, names: names.as_ref(), part, limit: 100 };
+        let has_blocks = blocks_of(connection, single, names.as_ref(), part).unwrap().is_some();
+        (has_blocks, matches!(query.leads((1, i64::MAX)).unwrap(), Leads::Tags))
+    };
+    singles(filter).iter().map(walk).collect()
+}
 
 /// How SQLite would read each part of each search.
 #[cfg(test)]

@@ -64,6 +64,8 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("definition_changes", include_str!("migrations/0047_definition_changes.sql")),
     ("cordon_ends", include_str!("migrations/0048_cordon_ends.sql")),
     ("batch_cancels", include_str!("migrations/0049_batch_cancels.sql")),
+    ("told_positions", include_str!("migrations/0050_told_positions.sql")),
+    ("attention", include_str!("migrations/0051_attention.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

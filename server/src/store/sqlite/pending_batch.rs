@@ -13,6 +13,11 @@ pub(super) fn ranges(connection: &Connection) -> rusqlite::Result<Vec<Range>> {
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
+/// True if one of the ranges has this number.
+pub(super) fn contain(ranges: &[Range], job: i64) -> bool {
+    ranges.iter().any(|(first, last)| (*first..=*last).contains(&job))
+}
+
 /// Subtracts the hidden ranges, which are in order, from a range. The highest part comes first.
 pub(super) fn without(hidden: &[Range], (lowest, mut highest): Range) -> Vec<Range> {
     let mut left = Vec::with_capacity(1 + hidden.len());
@@ -36,6 +41,7 @@ pub(super) fn remove_unfinished(connection: &mut Connection) -> rusqlite::Result
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             transaction.execute(include_str!("queries/unlabel.sql"), (from, to))?;
             transaction.execute("DELETE FROM details WHERE job BETWEEN ?1 AND ?2", (from, to))?;
+            transaction.execute("DELETE FROM told_positions WHERE job BETWEEN ?1 AND ?2", (from, to))?;
             transaction.execute("DELETE FROM expiries WHERE job BETWEEN ?1 AND ?2", (from, to))?;
             transaction.execute("DELETE FROM dependencies WHERE job BETWEEN ?1 AND ?2", (from, to))?;
             transaction.execute("DELETE FROM parents WHERE job BETWEEN ?1 AND ?2", (from, to))?;

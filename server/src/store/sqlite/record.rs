@@ -7,15 +7,17 @@ use scheduler::dependencies::PredecessorId;
 use scheduler::details::JobDetails;
 use scheduler::job::State;
 
-use super::{dependencies, hooks, json_column, param_rows, rows, run_on, schedules};
+use super::{dependencies, failures, hooks, json_column, param_rows, positions, rows, run_on, schedules};
 use crate::store::{DEPENDENCIES_SHOWN, GivenParams, JobRecord, JobRow, OutputLimits, RunOnRole};
 
-/// Adds the slot of a job, its part in a set with the state that follows from it, and the job that it waits for.
+/// Adds the slot of a job, its position in its batch, its part in a set with the state that follows from it, the job that it waits for, and the
+/// attention that it needs.
 pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::Result<()> {
     row.slot = match row.retry_of {
         None => schedules::slot_of(connection, row.job)?,
         Some(_) => schedules::carried_slot(connection, row.job)?,
     };
+    row.position = positions::of(connection, row)?;
     row.run_on_role = run_on::run_on_role(connection, row.job)?;
     if let RunOnRole::Parent(parent) = &row.run_on_role
         && row.state == State::Queued
@@ -25,6 +27,9 @@ pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::R
     }
     if row.state == State::Scheduled {
         row.waits_for = dependencies::first_open(connection, row.job)?;
+    }
+    if row.state.is_failure() {
+        row.failure = failures::status(connection, row.job)?;
     }
     Ok(())
 }

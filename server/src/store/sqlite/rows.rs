@@ -16,7 +16,7 @@ use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::Note;
 
 use super::{codes, interventions, json_column, param_rows, usage_column};
-use crate::store::{AttemptRow, JobRow, RunOnRole, StoredDefinition};
+use crate::store::{AttemptRow, FailureStatus, JobRow, RunOnRole, StoredDefinition};
 
 /// In `jobs.details`: the job has labels.
 pub(super) const HAS_LABELS: i64 = 1;
@@ -56,6 +56,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, i64)> {
         expires_at: row.get::<_, Option<i64>>(32)?.map(Timestamp),
         timeout: row.get::<_, Option<i64>>(7)?.map(timeout),
         batch: id(8)?,
+        position: None,
         retry_of: id(9)?,
         submitted_by: row.get(33)?,
         slot: None,
@@ -66,6 +67,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<(JobRow, i64)> {
         ended_at: row.get::<_, Option<i64>>(11)?.map(Timestamp),
         reason: text(row, 12)?,
         confirmed: row.get(13)?,
+        failure: FailureStatus::None,
         attempts,
         attempt: match row.get_ref(15)? {
             rusqlite::types::ValueRef::Null => None,

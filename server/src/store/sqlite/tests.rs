@@ -19,12 +19,14 @@ mod access;
 mod definition_changes;
 mod ends_of_batches;
 mod lists;
+mod members;
 mod notifications;
 mod older;
 mod pending_batch;
 mod power;
 mod remove;
 mod sent_now;
+mod unresolved;
 mod wal;
 mod workers;
 

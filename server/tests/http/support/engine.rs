@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_server::engine::Command;
 use longshore_server::store::{
-    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FireFilter, FireRecord,
-    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits, Pipeline, ReadError,
-    ScheduleState, StoredDefinition,
+    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FailureStatus, FireFilter,
+    FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits,
+    Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
 use scheduler::batches::BatchOptions;
 use scheduler::fleet::row::WorkerRow;
 use scheduler::ids::GroupNo;
-use scheduler::input::{JobUpdate, KeyHolder, Operation};
+use scheduler::input::{KeyHolder, Operation};
 use scheduler::job::State;
 use scheduler::new_jobs::NewJobs;
 use scheduler::origin::Intervention;
@@ -25,8 +25,8 @@ use scheduler::step::{Accepted, Answer, Note, PendingReason, Rejection};
 use tokio::sync::{mpsc, watch};
 
 use super::job_filter::fits;
-use super::operations::{operate, show};
-use super::world::{CREATED_AT, World};
+use super::operations::{operate, show, update};
+use super::world::World;
 
 /// The stand-in, shared with the tests.
 #[derive(Clone, Default)]
@@ -37,7 +37,7 @@ impl StandInEngine {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self) -> Result<MutexGuard<'_, World>, ReadError> {
+    pub(super) fn read(&self) -> Result<MutexGuard<'_, World>, ReadError> {
         let world = self.world();
         if world.unreadable {
             return Err(ReadError(Box::new(std::io::Error::other("a secret of the disk"))));
@@ -96,6 +96,15 @@ impl Archive for StandInEngine {
         Ok(retries.filter(|(of, _)| ids.contains(of)).collect())
     }
 
+    fn failures(&self, ids: &[JobId]) -> Result<Vec<FailureStatus>, ReadError> {
+        let mut world = self.read()?;
+        Ok(ids.iter().map(|id| world.record(id.0).row.failure.clone()).collect())
+    }
+
+    fn unresolved(&self) -> Result<BTreeMap<String, u64>, ReadError> {
+        Ok(self.read()?.unresolved())
+    }
+
     fn job(&self, id: JobId) -> Result<Option<JobRecord>, ReadError> {
         let mut world = self.read()?;
         world.job_reads += 1;
@@ -110,6 +119,10 @@ impl Archive for StandInEngine {
 
     fn key(&self, key: &str) -> Result<(Option<KeyHolder>, GroupNo), ReadError> {
         Ok((self.read()?.keys.get(key).copied(), GroupNo(1)))
+    }
+
+    fn keys_with(&self, prefix: &str) -> Result<Vec<String>, ReadError> {
+        Ok(self.read()?.keys.keys().filter(|key| key.starts_with(prefix)).cloned().collect())
     }
 
     fn overrides(&self, _ids: &[JobId]) -> Result<Vec<(JobId, Overrides)>, ReadError> {
@@ -127,13 +140,11 @@ impl Archive for StandInEngine {
 
     fn unknown_attempts(&self, _tokens: &[Token]) -> Result<Vec<Token>, ReadError> {
         let mut world = self.world();
-        match world.failing_lookups {
-            0 => Ok(Vec::new()),
-            left => {
-                world.failing_lookups = left - 1;
-                Err(ReadError("the disk does not answer".into()))
-            }
+        if world.failing_lookups == 0 {
+            return Ok(Vec::new());
         }
+        world.failing_lookups -= 1;
+        Err(ReadError("the disk does not answer".into()))
     }
 
     fn was_restored(&self) -> Result<bool, ReadError> {
@@ -373,24 +384,5 @@ fn release(world: &mut World, job: JobId, by: String) -> Answer {
         }
         state if state.has_ended() => Answer::Rejected(Rejection::NotLive),
         state => Answer::Rejected(Rejection::NothingToRelease(state)),
-    }
-}
-
-fn update(world: &mut World, job: JobId, update: JobUpdate, by: String) -> Answer {
-    let Some(record) = world.jobs.iter_mut().find(|record| record.row.job == job) else {
-        return Answer::Rejected(Rejection::NotLive);
-    };
-    let row = &mut record.row;
-    match row.state {
-        State::Scheduled | State::Queued => {
-            row.due_at = update.run_at.map_or(row.due_at, |start| start.resolve(CREATED_AT));
-            row.priority = update.priority.unwrap_or(row.priority);
-            row.state = if row.due_at > CREATED_AT { State::Scheduled } else { State::Queued };
-            let (due_at, priority) = (row.due_at, row.priority);
-            record.notes.push((Timestamp(5_000), Note::Updated { by, due_at, priority }));
-            Answer::Done
-        }
-        state if state.has_ended() => Answer::Rejected(Rejection::NotLive),
-        state => Answer::Rejected(Rejection::NotWaiting(state)),
     }
 }

@@ -6,6 +6,7 @@ mod engine;
 pub(crate) mod event_groups;
 pub(crate) mod facts;
 mod job_filter;
+mod members;
 mod operations;
 pub(crate) mod output;
 mod world;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use axum::Router;
 use longshore_server::auth::Access;
 use longshore_server::catalogue::{Catalogue, Definitions};
-use longshore_server::engine::{CommitClock, Handle};
+use longshore_server::engine::{CommitClock, Handle, RecordWriter};
 use longshore_server::events::{self, EventSender, Events};
 use longshore_server::http::{BODY_BYTES_MAX, Services, router};
 use longshore_server::listener::{Limits, Listener};
@@ -133,6 +134,7 @@ impl Server {
             events: events.clone(),
             metrics,
             archive,
+            record_writer: RecordWriter::closed(),
             machines: Arc::clone(&machines),
             usage: Arc::clone(&usage),
             missing_secrets: Arc::default(),

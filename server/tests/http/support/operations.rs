@@ -1,10 +1,14 @@
-//! Operations on the workers of the stand-in.
+//! Operations on the workers of the stand-in, and changes of its jobs.
 
-use protocol::Timestamp;
+use protocol::{JobId, Timestamp};
 use scheduler::fleet::row::{Drain, WorkerRow};
-use scheduler::input::Operation;
+use scheduler::input::{JobUpdate, Operation};
+use scheduler::job::State;
 use scheduler::origin::{Intervention, Origin};
 use scheduler::snapshot::{Snapshot, WorkerState};
+use scheduler::step::{Answer, Note, Rejection};
+
+use super::world::{CREATED_AT, World};
 
 /// Changes the row of a worker as an operation says.
 pub(super) fn operate(row: &mut WorkerRow, operation: &Operation) {
@@ -43,4 +47,24 @@ pub(super) fn show(snapshot: &mut Snapshot, row: &WorkerRow) {
     worker.slots = row.slots.unwrap_or(worker.slots);
     worker.set_labels.clone_from(&row.labels);
     snapshot.workers.set(row.worker, Some(worker));
+}
+
+/// Changes a job that waits.
+pub(super) fn update(world: &mut World, job: JobId, update: JobUpdate, by: String) -> Answer {
+    let Some(record) = world.jobs.iter_mut().find(|record| record.row.job == job) else {
+        return Answer::Rejected(Rejection::NotLive);
+    };
+    let row = &mut record.row;
+    match row.state {
+        State::Scheduled | State::Queued => {
+            row.due_at = update.run_at.map_or(row.due_at, |start| start.resolve(CREATED_AT));
+            row.priority = update.priority.unwrap_or(row.priority);
+            row.state = if row.due_at > CREATED_AT { State::Scheduled } else { State::Queued };
+            let (due_at, priority) = (row.due_at, row.priority);
+            record.notes.push((Timestamp(5_000), Note::Updated { by, due_at, priority }));
+            Answer::Done
+        }
+        state if state.has_ended() => Answer::Rejected(Rejection::NotLive),
+        state => Answer::Rejected(Rejection::NotWaiting(state)),
+    }
 }

@@ -1,14 +1,14 @@
 //! The state of the stand-in engine, which tests inspect and change.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use longshore_server::catalogue::Definitions;
 use longshore_server::engine::JobWatches;
 use longshore_server::storage::Storage;
 use longshore_server::store::{
-    BatchCounts, BatchRow, BatchState, FireFilter, FireRecord, JobRecord, JobRow, ScheduleState,
-    StoredDefinition,
+    BatchCounts, BatchRow, BatchState, FailureStatus, FireFilter, FireRecord, JobRecord, JobRow,
+    ScheduleState, StoredDefinition,
 };
 use protocol::report::Outcome;
 use protocol::{AttemptNo, JobId, Revision, Timestamp, WorkerId};
@@ -80,6 +80,7 @@ impl World {
     pub(crate) fn end(&mut self, id: u64, state: State, exit_code: i32) {
         let row = &mut self.record(id).row;
         row.state = state;
+        row.failure = if state.is_failure() { FailureStatus::Unresolved } else { FailureStatus::None };
         row.ended_at = Some(Timestamp(9_000));
         row.reason = if exit_code == 0 { String::new() } else { format!("exit code {exit_code}") };
         if let Some(attempt) = &mut row.attempt {
@@ -122,6 +123,7 @@ impl World {
             expires_at: None,
             timeout: new.timeout,
             batch,
+            position: batch.map(|batch| id.0 - batch.0),
             retry_of: new.retry_of,
             submitted_by: new.submitted_by.as_deref().map(str::to_owned),
             slot: None,
@@ -132,9 +134,13 @@ impl World {
             ended_at: None,
             reason: String::new(),
             confirmed: true,
+            failure: FailureStatus::None,
             attempts: AttemptNo(0),
             attempt: None,
         };
+        if let Some(JobId(of)) = new.retry_of {
+            self.record(of).row.failure = FailureStatus::None;
+        }
         self.jobs.push(JobRecord {
             row,
             overrides: details.overrides,
@@ -206,6 +212,14 @@ impl World {
             skipped: 0,
             counts,
         })
+    }
+
+    /// The number of failures that nobody has dealt with, by definition.
+    pub(super) fn unresolved(&self) -> BTreeMap<String, u64> {
+        let unresolved = self.jobs.iter().filter(|job| job.row.failure == FailureStatus::Unresolved);
+        let mut totals = BTreeMap::new();
+        unresolved.for_each(|job| *totals.entry(job.row.definition.clone()).or_default() += 1);
+        totals
     }
 
     /// Rows of the ledger, the newest first.

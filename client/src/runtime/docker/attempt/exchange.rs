@@ -1,6 +1,7 @@
 //! Input, result and secret files of a container. An engine that sees the attempt directory mounts its files; from any other one the result
 //! is copied after the end, and an input cannot be given.
 
+use std::num::ParseIntError;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use protocol::container::Volume;
 use protocol::report::ReleaseCause;
 use protocol::wire::RESULT_BYTES_MAX;
 use tokio::io::AsyncReadExt;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use worker::input::{Exit, ResultFile};
 use worker::step::Launch;
 
@@ -34,6 +35,30 @@ impl Attempt {
         let launch = self.add_exchange(docker, launch).await?;
         let gives_gpus = docker.engine.gives_gpus(&launch.spec).await;
         Ok((launch, gives_gpus.map_err(|error| unavailable(&error))?))
+    }
+
+    /// Resolves the mounts once more, because a job may have replaced a link or a directory while this one waited for its permit.
+    ///
+    /// # Errors
+    /// A path leads elsewhere now, or that cannot be found out at once: a start must not come late.
+    pub(super) async fn check_mounts_again(
+        &self,
+        docker: &DockerState,
+        launch: &Launch,
+    ) -> Result<(), AttemptOutcome> {
+        if self.launch.spec.volumes.is_empty() {
+            return Ok(());
+        }
+        let admitted = timeout(SECOND_LOOK_LIMIT, docker.admit(&self.launch.spec)).await.unwrap_or_else(|_| {
+            let why = "the paths of its mounts cannot be looked up at once: a file system of this machine is slow";
+            Err((ReleaseCause::RuntimeUnavailable, why.into()))
+        });
+        let volumes = admitted.map_err(|(cause, why)| AttemptOutcome::Refused { cause, why })?;
+        if launch.spec.volumes.starts_with(&volumes) {
+            return Ok(());
+        }
+        let why = "a path of its mounts leads elsewhere since the attempt was prepared".into();
+        Err(AttemptOutcome::Refused { cause: ReleaseCause::Policy, why })
     }
 
     /// Adds the files for secrets, input and result to a launch that is about to be started. Definitions cannot name them: the policy of
@@ -181,12 +206,19 @@ fn is_in_directory(volume: &Volume) -> bool {
 /// The content of the first file of a tar archive that may be cut; absent if the archive is empty.
 fn first_file(archive: &[u8]) -> ResultFile {
     let Some((header, content)) = archive.split_at_checked(BLOCK_BYTES) else { return ResultFile::Absent };
+    if matches!(header[KIND_AT], b'x' | b'g') {
+        // Attributes that the plain header has no room for, such as a large user id.
+        let skipped =
+            content_bytes(header).ok().and_then(|size| content.get(size.next_multiple_of(BLOCK_BYTES)..));
+        return skipped.map_or_else(
+            || ResultFile::Unusable("the engine's archive of it cannot be read".into()),
+            first_file,
+        );
+    }
     if !matches!(header[KIND_AT], b'0' | 0) {
         return ResultFile::Unusable("it is no plain file".into());
     }
-    let digits: String = header[SIZE].iter().map(|byte| char::from(*byte)).collect();
-    let size = usize::from_str_radix(digits.trim_matches(['\0', ' ']), 8);
-    match size {
+    match content_bytes(header) {
         Ok(size) if size > RESULT_BYTES_MAX => {
             ResultFile::Unusable(format!("it has {size} bytes, at most {RESULT_BYTES_MAX} are kept"))
         }
@@ -196,6 +228,15 @@ fn first_file(archive: &[u8]) -> ResultFile {
         Err(_) => ResultFile::Unusable("the engine's archive of it cannot be read".into()),
     }
 }
+
+/// The size of an entry by its header.
+fn content_bytes(header: &[u8]) -> Result<usize, ParseIntError> {
+    let digits: String = header[SIZE].iter().map(|byte| char::from(*byte)).collect();
+    usize::from_str_radix(digits.trim_matches(['\0', ' ']), 8)
+}
+
+/// A local file system resolves a path in less than a millisecond.
+const SECOND_LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 const DIRECTORY: &str = "/longshore";
 const INPUT_IN_CONTAINER: &str = "/longshore/input.json";
@@ -207,8 +248,8 @@ const BLOCK_BYTES: usize = 512;
 const KIND_AT: usize = 156;
 const SIZE: std::ops::Range<usize> = 124..136;
 
-/// An archive of the largest allowed result and one byte.
-const ARCHIVE_BYTES_MAX: u64 = (RESULT_BYTES_MAX + 1 + BLOCK_BYTES) as u64;
+/// An archive of the largest allowed result and one byte, with two entries of attributes before it.
+const ARCHIVE_BYTES_MAX: u64 = (RESULT_BYTES_MAX + 1 + 5 * BLOCK_BYTES) as u64;
 
 /// Tries with an engine that answers. While it is unreachable, the copy waits for it.
 const COPY_TRIES: u32 = 4;
@@ -272,6 +313,10 @@ mod tests {
     fn the_first_file_of_an_archive_is_the_result() {
         assert_eq!(first_file(&archive(b'0', "00000000004", b"true")), ResultFile::Json("true".into()));
         assert_eq!(first_file(b""), ResultFile::Absent);
+        let plain = archive(b'0', "00000000004", b"true");
+        let block = [&b"30 uid=2097152\n"[..], &[0; BLOCK_BYTES - 15]].concat();
+        let attributes = [&archive(b'x', "00000000017", &block)[..2 * BLOCK_BYTES], &plain].concat();
+        assert_eq!(first_file(&attributes), ResultFile::Json("true".into()));
         for wrong in [
             archive(b'2', "00000000000", b""),
             archive(b'0', "00000000004", b"tru!"),

@@ -7,6 +7,7 @@ mod explain;
 mod retry;
 pub(crate) mod submit_many;
 
+pub(crate) use crate::http::request::batch::find;
 pub(crate) use change::{change, has_ended};
 pub(crate) use explain::explain;
 pub(crate) use retry::last_batch_retry;
@@ -35,7 +36,7 @@ use crate::http::request::paging::{Page, limit};
 use crate::http::request::path::{Id, IdAndVerb};
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
-use crate::store::{BatchFailures, BatchFilter, BatchRow, BatchState, DEPENDENCIES_SHOWN};
+use crate::store::{BatchFailures, BatchFilter, BatchState, DEPENDENCIES_SHOWN};
 
 /// `GET /api/batches`
 pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
@@ -117,21 +118,9 @@ pub(crate) async fn full(state: &AppState, first: JobId) -> Result<shapes::FullB
     let outcomes = failures.outcomes.into_iter();
     Ok(shapes::FullBatch {
         batch: summary(row, &state.services.engine.snapshot().pauses),
-        failures: failures.first.into_iter().map(|row| presenter.job(row)).collect(),
+        failures: failures.first.into_iter().map(|row| presenter.member(row)).collect(),
         outcomes: outcomes.map(|(outcome, count)| (outcome.name().to_owned(), count)).collect(),
         dependents: dependents.iter().map(dependency).collect(),
-    })
-}
-
-/// The batch with this first job.
-///
-/// # Errors
-/// `batch_not_found`, and those of a read.
-pub(crate) async fn find(state: &AppState, first: JobId) -> Result<BatchRow, Problem> {
-    let found = state.read(move |archive| archive.batch(first)).await?;
-    found.ok_or_else(|| {
-        Problem::new(Code::BatchNotFound, format!("there is no batch {first}"))
-            .hint("a batch has the number of its first job; GET /api/batches lists the batches")
     })
 }
 

@@ -44,7 +44,8 @@ pub(crate) async fn cancel_batch(
     query.finish()?;
     let (verb, revision) = (Verb::Cancel, RevisionChoice::Current);
     let (by, request_id) = (requester(&parts), RequestId::of(&parts.extensions));
-    let operation = Arc::new(Operation { state, verb, revision, by, request_id, key: None });
+    let operation =
+        Arc::new(Operation { state, verb, revision, by, request_id, key: None, acknowledgement: None });
     let mut result = BulkResult { dry_run, ..BulkResult::default() };
     let members = JobFilter { before, ..members_of(first) };
     operation.cancel_members(first, members, &mut result).await?;

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use protocol::JobId;
 use scheduler::job::State as JobState;
 
-use super::{Detail, Effect, Operation, SLICE, Verb};
+use super::acknowledge::would_change;
+use super::{Detail, Effect, EngineVerb, Operation, SLICE};
 use crate::auth::actor::Actor;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
@@ -50,19 +51,35 @@ impl Operation {
     async fn count(&self, jobs: Vec<JobId>) -> Result<u64, Problem> {
         let states = self.state.read(move |archive| archive.states(&jobs)).await?;
         let actor = Actor::current();
+        let Some(verb) = self.verb.of_engine() else {
+            let ids: Vec<JobId> = states.iter().map(|(job, ..)| *job).collect();
+            let found = self.state.read(move |archive| archive.failures(&ids)).await?;
+            let changes = states.iter().zip(&found).filter(|((_, definition, state), status)| {
+                actor.check_scope(definition).is_ok() && would_change(self.verb, *state, status)
+            });
+            return Ok(changes.count() as u64);
+        };
         let mut count = 0;
         for (job, definition, state) in states {
-            if actor.check_scope(&definition).is_ok() && self.would_change(job, &definition, state).await? {
+            if actor.check_scope(&definition).is_ok()
+                && self.would_change(job, verb, &definition, state).await?
+            {
                 count += 1;
             }
         }
         Ok(count)
     }
 
-    async fn would_change(&self, job: JobId, definition: &str, state: JobState) -> Result<bool, Problem> {
-        match self.verb {
-            Verb::Cancel => Ok(!state.has_ended()),
-            Verb::Retry => {
+    async fn would_change(
+        &self,
+        job: JobId,
+        verb: EngineVerb,
+        definition: &str,
+        state: JobState,
+    ) -> Result<bool, Problem> {
+        match verb {
+            EngineVerb::Cancel => Ok(!state.has_ended()),
+            EngineVerb::Retry => {
                 let definitions = self.state.services.catalogue.current();
                 let can_run = match definitions.find(definition) {
                     Some(entry) => entry.definition.enabled,
@@ -70,7 +87,7 @@ impl Operation {
                 };
                 Ok(state.has_ended() && can_run)
             }
-            Verb::Release => match state {
+            EngineVerb::Release => match state {
                 JobState::Quarantined => Ok(true),
                 JobState::Assigned | JobState::Running => {
                     let found = self.state.read(move |archive| archive.job(job)).await?;

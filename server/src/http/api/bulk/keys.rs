@@ -17,5 +17,10 @@ pub(crate) fn fingerprint_text(mut text: String, query: Option<&str>) -> String 
 
 /// The idempotency key of one job of a request.
 pub(super) fn key_of(key: &str, job: JobId) -> String {
-    format!("{key}:{job}")
+    format!("{}{job}", prefix_of(key))
+}
+
+/// The beginning of the idempotency keys of all jobs of a request.
+pub(super) fn prefix_of(key: &str) -> String {
+    format!("{key}:")
 }

@@ -1,4 +1,4 @@
-//! The jobs that a retry by filters takes: a job that was retried is left to its retry.
+//! The jobs that a retry by filters takes: a job that was retried is left to its retry, unless this request made that.
 
 use std::sync::Arc;
 
@@ -6,14 +6,25 @@ use protocol::JobId;
 use scheduler::job::State as JobState;
 
 use super::Operation;
-use super::keys::key_of;
+use super::keys::{key_of, prefix_of};
 use crate::http::middleware::problem::Problem;
-use crate::store::{Archive, JobFilter, ReadError};
-
-/// Retries of retries.
-pub(crate) const RETRIES_FOLLOWED: usize = 100;
+use crate::store::{Archive, JobFilter, RETRIES_FOLLOWED, ReadError};
 
 impl Operation {
+    /// The jobs of a filter that this request has retried when it was sent before, the newest first. Only unresolved failures need them: such
+    /// a filter does not select its own jobs again. Nothing for other filters.
+    pub(super) async fn retried_before(&self, filter: &JobFilter) -> Result<Vec<JobId>, Problem> {
+        let Some((key, _)) = self.key.as_ref().filter(|_| filter.unresolved) else { return Ok(Vec::new()) };
+        let prefix = prefix_of(key);
+        let text = prefix.clone();
+        let keys = self.state.read(move |archive| archive.keys_with(&text)).await?;
+        let jobs = keys.iter().filter_map(|key| key.strip_prefix(&prefix)?.parse().ok().map(JobId));
+        let mut jobs: Vec<JobId> =
+            jobs.filter(|job| filter.before.is_none_or(|before| *job < before)).collect();
+        jobs.sort_unstable_by_key(|job| std::cmp::Reverse(*job));
+        Ok(jobs)
+    }
+
     /// The jobs to retry for these jobs of a filter. A retry stands for its job from then on, unless this request made it when it was sent
     /// before. A filter finds a retry that has failed too by itself, but for one by batch: a retry is no member, so it is looked for here.
     pub(super) async fn to_retry(&self, jobs: Vec<JobId>, filter: &JobFilter) -> Result<Vec<JobId>, Problem> {

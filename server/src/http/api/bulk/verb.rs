@@ -2,6 +2,8 @@
 
 use scheduler::job::State as JobState;
 
+use super::selection::{AcknowledgedSelection, Selection};
+use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::job_filter;
 
@@ -11,14 +13,50 @@ pub(crate) enum Verb {
     Cancel,
     Retry,
     Release,
+    /// Somebody has dealt with failures.
+    Acknowledge,
+    /// An acknowledgement is undone.
+    TakeBack,
+}
+
+/// An operation that the engine carries out, job by job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EngineVerb {
+    Cancel,
+    Retry,
+    Release,
 }
 
 impl Verb {
+    /// The operation, if the engine carries it out.
+    pub(super) const fn of_engine(self) -> Option<EngineVerb> {
+        match self {
+            Self::Cancel => Some(EngineVerb::Cancel),
+            Self::Retry => Some(EngineVerb::Retry),
+            Self::Release => Some(EngineVerb::Release),
+            Self::Acknowledge | Self::TakeBack => None,
+        }
+    }
+
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Cancel => "cancel",
             Self::Retry => "retry",
             Self::Release => "release",
+            Self::Acknowledge | Self::TakeBack => "acknowledge",
+        }
+    }
+
+    /// Reads the body of a request. Only an acknowledgement has a reason.
+    ///
+    /// # Errors
+    /// Those of [`Selection::read`].
+    pub(super) fn read_selection(self, text: &[u8]) -> Result<AcknowledgedSelection, Problem> {
+        match self {
+            Self::Acknowledge => AcknowledgedSelection::read(text),
+            Self::Cancel | Self::Retry | Self::Release | Self::TakeBack => {
+                Selection::read(text).map(Into::into)
+            }
         }
     }
 
@@ -29,7 +67,8 @@ impl Verb {
         match result.dry_run {
             true => format!("counts only: {matched}"),
             false => {
-                format!("{}: {} of {matched} jobs, refused {refused}{rest}", self.name(), done + stopping)
+                let name = if self == Self::TakeBack { "undo of acknowledge" } else { self.name() };
+                format!("{name}: {} of {matched} jobs, refused {refused}{rest}", done + stopping)
             }
         }
     }
@@ -44,7 +83,9 @@ impl Verb {
                 JobState::Running,
                 JobState::Quarantined,
             ],
-            Self::Retry => &[JobState::Failed, JobState::Expired, JobState::Lost],
+            Self::Retry | Self::Acknowledge | Self::TakeBack => {
+                &[JobState::Failed, JobState::Expired, JobState::Lost]
+            }
             Self::Release => &[JobState::Quarantined],
         }
     }

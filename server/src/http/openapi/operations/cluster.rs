@@ -50,7 +50,7 @@ pub(super) fn output() -> Vec<Operation> {
                 "lines": [{ "job": 5, "name": "resize", "attempt": 1, "stream": "stderr", "offset": 0, "text": "disk full", "matches": [[0, 9]] }],
                 "scanned_bytes": 10, "scanned_jobs": 1, "jobs_left_at_most": 0, "complete": true
             }))])
-            .problems(&[&FILTERING, &[Code::JobNotFound, Code::BatchNotFound, Code::Pruned]]),
+            .problems(&[&FILTERING, &[Code::Pruned]]),
         Operation::get("/api/events", "events", "stream_events", "What changes, as server-sent events")
             .takes(&[
                 query("kind", Kind::Text("job.*"), "Kinds, separated by commas; `*` stands for any text."),

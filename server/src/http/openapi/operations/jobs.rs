@@ -12,11 +12,12 @@ use super::shared::{
     BULK, CLEAR, CURSOR, DRY_RUN, FILTERING, FILTERS, JSON_BODY, KEY, LINK, MEMBERS, NO_BODY, ON_JOB, PAGE,
     PAGING, REVISION, SUBMISSION, SUBMIT, WAIT,
 };
-use crate::http::api::bulk::selection::Selection;
+use crate::http::api::bulk::selection::{AcknowledgedSelection, Selection};
 use crate::http::middleware::code::Code;
 use crate::http::present::shapes;
 use crate::http::request::batch_patch::BatchPatch;
 use crate::http::request::job_request::{JobChanges, JobPatch, Member, Submission};
+use crate::http::request::reason::ReasonBody;
 
 pub(super) fn jobs() -> Vec<Operation> {
     let submitted =
@@ -76,7 +77,11 @@ pub(super) fn jobs() -> Vec<Operation> {
         Operation::get("/api/jobs", "jobs", "list_jobs", "List jobs, newest first")
             .takes(&FILTERS)
             .takes(&PAGE)
-            .takes(&[query("results", Kind::Switch, "Each job has its parameters, its result, and as a member of a batch its position.")])
+            .takes(&[
+                query("results", Kind::Switch, "Each job has its parameters, its result, and as a member of a batch its position."),
+                query("order", Kind::Word(&["newest", "oldest"]), "The newest job first, or the first member of `batch`."),
+                query("latest", Kind::Switch, "In the place of each member of `batch` its last retry, if it has any; `state` and `outcome` select these."),
+            ])
             .answers(200, "A page of jobs. With another Accept all jobs that fit.", {
                 let mut forms = list::<shapes::ListedJob>(job()).or_text("text/csv", "id,name,state\r\n5,resize,succeeded\r\n");
                 forms.push(text("application/x-ndjson", "{\"id\":5,\"name\":\"resize\"}\n"));
@@ -108,6 +113,13 @@ pub(super) fn jobs() -> Vec<Operation> {
         Operation::post("/api/jobs/{id}/release", "jobs", "release_job", "Queue a quarantined job again, or give up an unreachable attempt")
             .answers(200, "The job as it is now.", vec![object::<shapes::FullJob>(full_job())])
             .problems(&[&ON_JOB, &NO_BODY, &[Code::AlreadyFinished, Code::NothingToRelease, Code::OutOfScope, Code::RefusedByStore]]),
+        Operation::post("/api/jobs/{id}/acknowledge", "jobs", "acknowledge_job", "Say that the failure of a job is dealt with")
+            .may_have_body(object::<ReasonBody>(json!({ "reason": "disk swap" })))
+            .answers(200, "The job as it is now. The first acknowledgement stays.", vec![object::<shapes::FullJob>(full_job())])
+            .problems(&[&ON_JOB, &JSON_BODY, &[Code::NotFailed, Code::InvalidReason, Code::TooLong, Code::OutOfScope, Code::Draining]]),
+        Operation::delete("/api/jobs/{id}/acknowledge", "jobs", "unacknowledge_job", "Take the acknowledgement of a job back")
+            .answers(200, "The job as it is now. Unless it was retried, it is unresolved again.", vec![object::<shapes::FullJob>(full_job())])
+            .problems(&[&ON_JOB, &NO_BODY, &[Code::NotFailed, Code::OutOfScope, Code::Draining]]),
         Operation::post("/api/jobs/{id}/retry", "jobs", "retry_job", "Run an ended job again, as a new job")
             .takes(&SUBMIT)
             .takes(&[REVISION, MEMBERS, CLEAR])
@@ -160,6 +172,22 @@ pub(super) fn jobs_in_bulk() -> Vec<Operation> {
             "release_jobs",
             "Release quarantined jobs that fit filters, or that are named",
         ),
+        Operation::post(
+            "/api/jobs/acknowledge",
+            "jobs",
+            "acknowledge_jobs",
+            "Say that the failures that fit filters, or that are named, are dealt with",
+        )
+        .takes(&FILTERS)
+        .takes(&[CURSOR, DRY_RUN, KEY])
+        .takes(&[query("undo", Kind::Switch, "Take the acknowledgements back instead.")])
+        .may_have_body(object::<AcknowledgedSelection>(json!({ "ids": [12, 13], "reason": "disk swap" })))
+        .answers(
+            200,
+            "The number of jobs, and what became of them.",
+            vec![object::<shapes::BulkResult>(bulk_result())],
+        )
+        .problems(&[&FILTERING, &JSON_BODY, &BULK, &[Code::InvalidReason]]),
     ]
 }
 

@@ -49,12 +49,17 @@ pub(super) const WAIT: Kind = Kind::Duration("30s");
 pub(super) const LINK: &[(&str, &str)] = &[("link", "The next page, if there is one: `<…>; rel=\"next\"`.")];
 
 /// The filters that select jobs.
-pub(super) const FILTERS: [Parameter; 18] = [
+pub(super) const FILTERS: [Parameter; 21] = [
     query("state", Kind::Text("queued,running"), "States, separated by commas."),
     query("name", Kind::Text("resize"), "Definitions, separated by commas; `*` stands for any text."),
     query("worker", Kind::Text("rack-1"), "The number or name of the worker of the latest attempt."),
     query("label", Kind::Text("team=web"), "A label, as name=value."),
     query("batch", ID, "The number of the batch."),
+    query(
+        "index",
+        Kind::Text("3,7-9"),
+        "Of that batch, members with these indexes: numbers and ranges, separated by commas.",
+    ),
     query("schedule", Kind::Text("nightly"), "The id of the schedule that has made them."),
     query("submitted_by", Kind::Text("ci"), "The token, or `proxy:` and the user, that has made them."),
     query("member_of", ID, "The job that runs on several workers and of which they are members."),
@@ -68,6 +73,12 @@ pub(super) const FILTERS: [Parameter; 18] = [
     query("ended_since", Kind::Instant, "Ended at or after this instant; a date as in since."),
     query("ended_until", Kind::Instant, "Ended before this instant; a date as in until."),
     query("text", Kind::Text("disk full"), "A text in the reason of the end."),
+    query(
+        "unresolved",
+        Kind::Word(&["1"]),
+        "Failures that nobody has dealt with: not retried, and not acknowledged.",
+    ),
+    query("backoff", Kind::Word(&["1"]), "Jobs that wait for their next attempt, after one that failed."),
 ];
 
 /// Problems of a body in JSON.
@@ -134,8 +145,14 @@ pub(super) const ON_WORKER: [Code; 7] = [
     Code::RefusedByStore,
 ];
 pub(super) const PAGING: [Code; 2] = [Code::InvalidLimit, Code::InvalidCursor];
-pub(super) const FILTERING: [Code; 4] =
-    [Code::InvalidLimit, Code::InvalidCursor, Code::InvalidState, Code::UnknownName];
+pub(super) const FILTERING: [Code; 6] = [
+    Code::InvalidLimit,
+    Code::InvalidCursor,
+    Code::InvalidState,
+    Code::UnknownName,
+    Code::BatchNotFound,
+    Code::JobNotFound,
+];
 pub(super) const BULK: [Code; 7] = [
     Code::TooLong,
     Code::InvalidIdempotencyKey,

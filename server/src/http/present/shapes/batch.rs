@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Dependency, Job, Limit, Pause, Reason, Refusal, Text, Time};
+use super::{Dependency, Limit, ListedJob, Pause, Reason, Refusal, Text, Time};
 
 /// The jobs of one request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -189,7 +189,7 @@ pub struct FullBatch {
     pub batch: BatchSummary,
     /// The first members that failed, expired or were lost, at most 10, in the order of their numbers, without labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub failures: Vec<Job>,
+    pub failures: Vec<ListedJob>,
     /// The jobs that come after the whole batch, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dependents: Vec<Dependency>,

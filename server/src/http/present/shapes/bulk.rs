@@ -52,7 +52,7 @@ pub struct Refusal {
 pub struct BulkEffect {
     /// The job's number.
     pub job: u64,
-    /// Its state after a cancel or a release; a job whose containers are being stopped has not ended yet.
+    /// Its state after a cancel, a release or an acknowledgement; a job whose containers are being stopped has not ended yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub state: Option<Text>,

@@ -15,8 +15,8 @@ pub struct CommittedEvent {
     /// The kind of the change, such as `job.ended`.
     #[schema(value_type = String)]
     pub kind: Text,
-    /// The job, as lists show it, but without `pending_reason`, `phase` and `timeout`. Labels, `retry_of`, `submitted_by`, `schedule` and
-    /// `scheduled_at` are in `job.accepted` only.
+    /// The job, as lists show it, but without `pending_reason`, `phase`, `timeout`, `unresolved` and `acknowledged`. Labels, `retry_of`,
+    /// `submitted_by`, `schedule` and `scheduled_at` are in `job.accepted` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Box<Job>>,
     /// The attempt concerned.

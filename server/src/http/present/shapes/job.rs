@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Dependency, Members, OutputBytes, Reason, Text, Time, Timeout, Usage, WorkerRef};
+use super::{
+    Acknowledgement, Dependency, Members, OutputBytes, Reason, Text, Time, Timeout, Usage, WorkerRef,
+};
 
 /// A job as lists show it, and as the answer to its submission.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -89,6 +91,13 @@ pub struct Job {
     /// The reason of its end, in one line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// True if it failed, expired or was lost, no retry of it was made, and nobody has acknowledged that. Members of a job on several workers
+    /// and jobs that ended under a version before this one are never unresolved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unresolved: bool,
+    /// The acknowledgement of its failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledged: Option<Acknowledgement>,
     /// For a cancelled job: true if its container is known to be gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirmed: Option<bool>,
@@ -139,13 +148,13 @@ impl Job {
     }
 }
 
-/// A job of a list; with `results=1` also what it was given and what it left.
+/// A job of a list, in a list of one batch with its position; with `results=1` also what it was given and what it left.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ListedJob {
     /// The fields that each list shows.
     #[serde(flatten)]
     pub job: Job,
-    /// With `results=1`, for a member of a batch: its position from 0, as `LONGSHORE_INDEX` tells it.
+    /// With `batch` or `results=1`, for a member of a batch: its position from 0, as `LONGSHORE_INDEX` tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
     /// With `results=1`: parameters that its submission gave, or results of earlier jobs; secret ones as `***`.

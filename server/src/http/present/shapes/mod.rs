@@ -5,6 +5,7 @@
 //! not send has a default.
 
 mod access;
+mod acknowledgement;
 mod batch;
 mod bulk;
 mod committed;
@@ -41,6 +42,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 pub use crate::rfc3339::Time;
 pub use access::{AuditEntry, Caller, NewToken, Token};
+pub use acknowledgement::Acknowledgement;
 pub use batch::{
     Batch, BatchCounts, BatchExplanation, BatchSummary, FullBatch, RetriedBatch, WaitingMembers,
 };

@@ -30,8 +30,10 @@ pub(super) fn blocks_of<'n>(
     part: Part,
 ) -> rusqlite::Result<Option<Blocks<'n>>> {
     let has_index = match part {
-        // Parents with a member that runs are few.
-        Part::RunningParents => true,
+        // Parents with a member that runs and jobs in backoff are few.
+        Part::RunningParents | Part::Backoff => true,
+        // Unresolved failures have an index by name. Without acknowledgements there may be millions, and few of them fit the rest.
+        Part::Unresolved => filter.name.is_some() && filter.submitted_by.is_none() && !has_end(filter),
         // A definition may succeed with such a code each time: the names and workers of others leave out its blocks.
         Part::SucceededNonZero => false,
         // Jobs of such a state may be millions, and few of them from one requester.

@@ -17,8 +17,8 @@ pub(super) const SINGLES_MAX: usize = 16;
 pub(super) struct NameSet {
     /// JSON list of the ids of all their revisions.
     pub(super) definitions: String,
-    /// JSON list of the first id of each name, by which `seen` knows it.
-    firsts: String,
+    /// JSON list of the first id of each name, by which `seen` and `unresolved` know it.
+    pub(super) firsts: String,
 }
 
 impl NameSet {

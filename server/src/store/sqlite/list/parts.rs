@@ -23,9 +23,22 @@ pub(super) enum Part {
     SucceededNonZero,
     /// Among those that ended in this other state.
     Unsuccessful(State),
+    /// Among the failures that nobody has dealt with.
+    Unresolved,
+    /// Among those that wait for an attempt after one that failed.
+    Backoff,
 }
 
 pub(super) fn parts(filter: &JobFilter) -> Vec<Part> {
+    if filter.unresolved {
+        let may_fit = filter.states.is_empty() || filter.states.iter().any(|state| state.is_failure());
+        return Some(Part::Unresolved).filter(|_| may_fit && !filter.backoff).into_iter().collect();
+    }
+    if filter.backoff {
+        let may_fit = filter.states.is_empty() || filter.states.contains(&State::Scheduled);
+        let has_ended = has_end(filter) || filter.text.is_some();
+        return Some(Part::Backoff).filter(|_| may_fit && !has_ended).into_iter().collect();
+    }
     let mut parts = parts_by_state(filter);
     // Only an ended job has an end and a reason.
     if has_end(filter) || filter.text.is_some() {

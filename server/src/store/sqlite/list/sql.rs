@@ -1,5 +1,6 @@
 //! The SQL of a part of a list. It consists of fixed text; all values of the request are bound.
 
+use protocol::report::Outcome;
 use rusqlite::types::Value;
 use scheduler::job::State;
 
@@ -50,14 +51,15 @@ impl Query<'_> {
     /// Adds the tables, and the beginning of the condition, which ends with the column of the job's number. Returns that column.
     fn add_tables(&self, statement: &mut Statement, leads: Leads) -> &'static str {
         let (source, joins) = (self.source(), rows::JOB_JOINS);
+        let own_key = if self.part == Part::Unresolved { "u.job" } else { "j.id" };
         let Some(tag) = Tag::of(self.filter) else {
-            statement.sql += &format!("{source} j {joins} WHERE j.id");
-            return "j.id";
+            statement.sql += &format!("{source} j {joins} WHERE {own_key}");
+            return own_key;
         };
         let table = tag.table();
         let (pair, key) = match leads {
             Leads::Tags => (format!("{table} CROSS JOIN {source} j"), "tag.job"),
-            Leads::Jobs => (format!("{source} j CROSS JOIN {table}"), "j.id"),
+            Leads::Jobs => (format!("{source} j CROSS JOIN {table}"), own_key),
         };
         let condition = tag.condition(|value| statement.bind(value));
         statement.sql += &format!("{pair} ON j.id = tag.job {joins} WHERE {condition} AND {key}");
@@ -66,10 +68,12 @@ impl Query<'_> {
 
     const fn source(&self) -> &'static str {
         match self.part {
-            Part::Live(_) | Part::RunningParents => {
+            Part::Live(_) | Part::RunningParents | Part::Backoff => {
                 "(SELECT *, NULL AS ended_at, NULL AS reason, 0 AS confirmed FROM jobs)"
             }
             Part::Ended | Part::Succeeded | Part::SucceededNonZero | Part::Unsuccessful(_) => "ended",
+            // The condition of the part joins the failures with their jobs, and with a tag that leads.
+            Part::Unresolved => "unresolved u CROSS JOIN ended",
         }
     }
 
@@ -93,6 +97,30 @@ impl Query<'_> {
             Part::SucceededNonZero => statement.sql += " AND j.state = 6 AND j.exit_code <> 0",
             Part::Unsuccessful(state) => {
                 statement.add(" AND j.state = {} AND j.state <> 6", codes::of_state(state));
+            }
+            // An attempt that was given back unstarted has not failed.
+            Part::Backoff => {
+                statement.add(" AND j.state = 1 AND j.outcome <> {}", codes::of_outcome(Outcome::Released))
+            }
+            Part::Unresolved => {
+                statement.sql += " AND j.id = u.job";
+                if Tag::of(self.filter).is_some() {
+                    statement.sql += " AND u.job = tag.job";
+                }
+                if let Some(names) = self.names {
+                    // Before the job itself is read. `+` as in `add_definition`.
+                    let firsts = names.firsts.clone();
+                    statement.add(" AND +u.name IN (SELECT value FROM json_each({}))", firsts);
+                }
+                if let Some(name) = &self.filter.name {
+                    let name = name.clone();
+                    statement.add(" AND u.name = (SELECT min(id) FROM definitions WHERE name = {})", name);
+                }
+                if !self.filter.states.is_empty() {
+                    let states: Vec<String> =
+                        self.filter.states.iter().map(|state| codes::of_state(*state).to_string()).collect();
+                    statement.sql += &format!(" AND +j.state IN ({})", states.join(", "));
+                }
             }
         }
     }

@@ -4,6 +4,7 @@ use protocol::report::Outcome;
 use protocol::{JobId, Revision, Timestamp};
 
 use super::*;
+use crate::positions::Positions;
 
 #[test]
 fn every_pair_of_filters_is_answered_by_an_index() {
@@ -46,6 +47,28 @@ fn outcomes_and_exit_codes_are_searched_by_their_own_indexes() {
                 let plan = plan.join("; ");
                 assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{state:?} {index}: {plan}");
             }
+        }
+    }
+}
+
+#[test]
+fn unresolved_failures_and_jobs_in_backoff_have_indexes_of_their_own() {
+    let data_dir = TestDataDir::new();
+    let (mut store, _archive) = data_dir.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
+    let shell = data_dir.sql();
+    let name = Some("resize".to_owned());
+    let unresolved = JobFilter { unresolved: true, ..JobFilter::default() };
+    for (filter, index) in [
+        (unresolved.clone(), "SEARCH u USING INTEGER PRIMARY KEY"),
+        (JobFilter { name: name.clone(), ..unresolved }, "INDEX unresolved_by_name"),
+        (JobFilter { backoff: true, ..JobFilter::default() }, "jobs_in_backoff"),
+        (JobFilter { backoff: true, name, ..JobFilter::default() }, "jobs_in_backoff"),
+    ] {
+        for plan in list::plans(&shell, &filter) {
+            let plan = plan.join("; ");
+            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{index}: {plan}");
         }
     }
 }
@@ -272,8 +295,14 @@ const FILTERS: &[(&str, AddFilter)] = &[
     ("schedule", |it| it.schedule = Some("nightly".to_owned())),
     ("submitted_by", |it| it.submitted_by = Some("ann".to_owned())),
     ("batch", |it| it.batch = Some(JobId(1))),
+    ("index", |it| {
+        it.batch = Some(JobId(1));
+        it.positions = vec![Positions { first: 0, last: 9 }];
+    }),
     ("accepted_since", |it| it.since = Some(Timestamp(1))),
     ("accepted_until", |it| it.until = Some(Timestamp(i64::MAX))),
+    ("unresolved", |it| it.unresolved = true),
+    ("backoff", |it| it.backoff = true),
     ("cursor", |it| it.before = Some(JobId(10))),
 ];
 
@@ -302,12 +331,16 @@ fn lists_are_read_by_index_and_in_order() {
         states(&[State::Assigned, State::Scheduled]),
         states(&[State::Succeeded]),
         states(&[State::Failed]),
+        JobFilter { unresolved: true, ..JobFilter::default() },
+        JobFilter { backoff: true, ..JobFilter::default() },
+        JobFilter { unresolved: true, name: name.clone(), ..JobFilter::default() },
+        JobFilter { unresolved: true, name: name.clone(), ..states(&[State::Failed, State::Lost]) },
         JobFilter { name, ..states(&[State::Failed]) },
     ] {
         for plan in list::plans(&shell, &filter) {
             let plan = plan.join("; ");
             assert!(!plan.contains("SCAN") && !plan.contains("CO-ROUTINE"), "{plan}");
-            let may_sort = filter.name.is_some() && filter.states == [State::Failed];
+            let may_sort = filter.name.is_some() && filter.states == [State::Failed] && !filter.unresolved;
             assert!(may_sort || !plan.contains("TEMP B-TREE"), "{plan}");
         }
     }

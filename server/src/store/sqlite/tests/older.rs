@@ -5,6 +5,7 @@ mod pauses;
 use scheduler::limits::keys::JobKeys;
 
 use super::*;
+use crate::store::FailureStatus;
 
 /// The rows of a store that the first schema can hold.
 const CONTENT: &str = include_str!("older/content.sql");
@@ -43,6 +44,9 @@ fn a_store_of_every_older_schema_opens_with_all_its_jobs() {
         );
         assert_eq!((job(2).row.state, job(2).row.reason.as_str()), (State::Failed, "exit code 3"));
         assert_eq!(succeeded.row.submitted_by, None, "schema {version}: nobody knows");
+        // Nobody knows whether a failure of the past was dealt with.
+        assert_eq!(job(2).row.failure, FailureStatus::None, "schema {version}");
+        assert!(archive.unresolved().unwrap().is_empty(), "schema {version}");
         let waiting = job(4);
         assert_eq!(waiting.row.labels, [("team".to_owned(), "press".to_owned())]);
         assert_eq!(

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use protocol::JobId;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::WriteResult;
 use super::cache::{EndKey, WriteCache};
+use super::{Failure, WriteResult};
 use crate::store::sqlite::blocks::BLOCK_SHIFT;
+use crate::store::sqlite::failures::FailedJob;
 use crate::store::sqlite::run_on;
 
 /// A job that ended, with the row of its definition and the code of its state.
@@ -35,8 +36,13 @@ pub(super) const fn is_bad(state: i64) -> bool {
     matches!(state, 7 | 9 | 10)
 }
 
-/// Counts jobs that have ended, after the rows of members are written.
-pub(super) fn add(connection: &Connection, cache: &mut WriteCache, ended: &[EndedJob]) -> WriteResult {
+/// Counts jobs that have ended, after the rows of members are written. Returns those that failed, expired or were lost.
+pub(super) fn add(
+    connection: &Connection,
+    cache: &mut WriteCache,
+    ended: &[EndedJob],
+) -> Result<Vec<FailedJob>, Failure> {
+    let mut failed = Vec::new();
     let mut totals: BTreeMap<(i64, bool), Total> = BTreeMap::new();
     let mut oldest: BTreeMap<EndKey, i64> = BTreeMap::new();
     for end in ended {
@@ -44,6 +50,9 @@ pub(super) fn add(connection: &Connection, cache: &mut WriteCache, ended: &[Ende
             continue;
         }
         let name = name_of(connection, cache, end.definition)?;
+        if is_bad(end.state) {
+            failed.push(FailedJob { job: end.job, name });
+        }
         let total = totals.entry((name, is_bad(end.state))).or_default();
         total.count += 1;
         total.last = total.last.max((end.ended_at, end.job));
@@ -72,7 +81,7 @@ pub(super) fn add(connection: &Connection, cache: &mut WriteCache, ended: &[Ende
             .execute((name, is_bad, block, at))?;
         cache.definition_ends.insert(key, at);
     }
-    Ok(())
+    Ok(failed)
 }
 
 /// Counts jobs that are deleted; none of them is a member of a parent that is kept.

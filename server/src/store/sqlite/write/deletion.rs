@@ -10,8 +10,9 @@ use rusqlite::{Connection, params};
 
 use super::{Failure, InstallationCounters, WriteCache, WriteResult, definition_ends, workers};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_REQUESTER, last_of};
+use crate::store::sqlite::positions::TOLD_BY_NUMBER;
 use crate::store::sqlite::rows::{self, HAS_LABELS, HAS_NARROWING, HAS_OVERRIDES};
-use crate::store::sqlite::{hooks, run_on};
+use crate::store::sqlite::{failures, hooks, run_on};
 
 /// An ended job that retention may delete.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +131,7 @@ fn delete_rows(connection: &Connection, block: i64, doomed: &[Candidate]) -> Wri
     let hooked = jobs_of(connection, block, HOOKED)?;
     let dependent = jobs_of(connection, block, DEPENDENT)?;
     let in_sets = jobs_of(connection, block, IN_SETS)?;
+    let told = jobs_of(connection, block, TOLD_BY_NUMBER)?;
     let mut ended = connection.prepare_cached("DELETE FROM ended WHERE id = ?1")?;
     for candidate in doomed {
         let job = candidate.job;
@@ -150,10 +152,15 @@ fn delete_rows(connection: &Connection, block: i64, doomed: &[Candidate]) -> Wri
         if in_sets.binary_search(&job).is_ok() {
             run_on::remove(connection, job)?;
         }
+        if told.binary_search(&job).is_ok() {
+            connection.prepare_cached("DELETE FROM told_positions WHERE job = ?1")?.execute([job])?;
+        }
         if dependent.binary_search(&job).is_ok() {
             connection.prepare_cached("DELETE FROM dependencies WHERE job = ?1")?.execute([job])?;
         }
     }
+    let failed = doomed.iter().filter(|candidate| definition_ends::is_bad(candidate.state));
+    failures::remove(connection, failed.map(|candidate| candidate.job))?;
     Ok(())
 }
 

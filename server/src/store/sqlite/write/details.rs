@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use protocol::{JobId, Timestamp};
 use rusqlite::params;
+use scheduler::batches::BatchMember;
 use scheduler::definition::Definition;
 use scheduler::details::JobDetails;
 use scheduler::results::ResultParams;
@@ -12,7 +13,7 @@ use scheduler::step::{AddedJob, Note};
 use super::{Failure, TransactionWriter};
 use crate::params::params_of_predecessors;
 use crate::store::sqlite::blocks::SEEN_REQUESTER;
-use crate::store::sqlite::{dependencies, json_column, notes, param_rows, rows, schedules};
+use crate::store::sqlite::{dependencies, json_column, notes, param_rows, positions, rows, schedules};
 use crate::store::{PARENT_SLOT_VARIABLE, hook_parent};
 
 impl TransactionWriter<'_> {
@@ -80,6 +81,11 @@ impl TransactionWriter<'_> {
                 // Names and numbers always have a JSON form.
                 added.narrowing.as_ref().and_then(|narrowing| serde_json::to_string(&**narrowing).ok()),
             ])?;
+        let told = overrides.environment.iter().find(|(name, _)| name == BatchMember::INDEX_VARIABLE);
+        let told = told.and_then(|(_, position)| position.parse().ok());
+        if let (Some(batch), Some(position)) = (added.batch, told) {
+            positions::insert(self.connection, job, batch, position)?;
+        }
         for (name, value) in &details.labels {
             self.connection
                 .prepare_cached(

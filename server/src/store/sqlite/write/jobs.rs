@@ -68,6 +68,7 @@ impl TransactionWriter<'_> {
         if let Some(batch) = batch {
             self.cache.members.add(batch, NO_ROW, state);
         }
+        self.retries.extend(retry_of.map(|retried| (job, retried)));
         let Some(assigned) = assigned else {
             self.statements.insert_waiting.on(self.connection)?.execute(params![
                 job,

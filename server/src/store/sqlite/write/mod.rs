@@ -7,6 +7,7 @@ mod details;
 mod ends;
 mod jobs;
 mod live_batches;
+mod pending;
 mod remove;
 mod remove_by_definition;
 mod statements;
@@ -15,7 +16,7 @@ mod workers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use protocol::{Epoch, JobId, Revision, Timestamp};
+use protocol::{Epoch, Revision, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use scheduler::ids::GroupNo;
 use scheduler::input::KeyHolder;
@@ -29,8 +30,8 @@ pub(super) use self::remove_by_definition::remove_by_definition;
 use self::statements::Statements;
 use super::blocks::{BLOCK_SHIFT, SEEN_WORKER};
 use super::{
-    access, batches, definition_changes, deliveries, dependencies, faults, gpus, hooks, limits, notes,
-    notifications, pending_batch, run_on, schedules, unique,
+    access, batches, definition_changes, deliveries, dependencies, failures, faults, gpus, hooks, limits,
+    notes, notifications, pending_batch, run_on, schedules, unique,
 };
 use crate::store::fold::{Folded, ScheduleChange, SideWrite, SkippedNumbers, fold};
 use crate::store::{CommitError, Group, RecordChange, StoredDefinition};
@@ -60,6 +61,7 @@ pub(super) fn change_record(
             RecordChange::Notification(change) => deliveries::change(connection, change)?,
             RecordChange::WorkersLost(lost) => workers::put_lost(connection, lost)?,
             RecordChange::Definitions(change) => definition_changes::write(connection, change)?,
+            RecordChange::Acknowledgement(change) => failures::change(connection, change)?,
         }
         connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
@@ -238,6 +240,10 @@ struct TransactionWriter<'c> {
     ends: BTreeMap<i64, EndSpan>,
     /// The jobs that this group ended, for the counts of their definitions.
     ended_jobs: Vec<EndedJob>,
+    /// The retries that this group added, with the jobs that they repeat.
+    retries: Vec<(i64, i64)>,
+    /// The jobs whose retries became visible with a pending batch in this group.
+    retried_by_batches: Vec<i64>,
 }
 
 /// The highest numbers of a group.
@@ -262,6 +268,8 @@ impl<'c> TransactionWriter<'c> {
             ended: 0,
             ends: BTreeMap::new(),
             ended_jobs: Vec::new(),
+            retries: Vec::new(),
+            retried_by_batches: Vec::new(),
         }
     }
 
@@ -290,48 +298,6 @@ impl<'c> TransactionWriter<'c> {
         Ok(())
     }
 
-    /// Reserves numbers for the members of a large batch.
-    fn begin_pending_batch(&mut self, JobId(first): JobId, JobId(last): JobId) -> WriteResult {
-        let (first, last) = (first.cast_signed(), last.cast_signed());
-        if first <= self.last_job {
-            return Err(Failure::Refused(format!(
-                "a batch from {first} on: expected new numbers, but they were given before"
-            )));
-        }
-        self.highest.job = self.highest.job.max(last);
-        self.connection
-            .prepare_cached("INSERT INTO forming (first, last) VALUES (?1, ?2)")?
-            .execute((first, last))?;
-        Ok(())
-    }
-
-    /// Makes the members of this batch jobs like all others.
-    fn complete_pending_batch(&mut self, JobId(first): JobId) -> WriteResult {
-        let found = self
-            .connection
-            .prepare_cached("DELETE FROM forming WHERE first = ?1 AND last IN (SELECT id FROM jobs)")?
-            .execute([first.cast_signed()])?;
-        match found {
-            1 => Ok(()),
-            _ => Err(Failure::Refused(format!(
-                "a batch from {first} on: expected it to be pending, with its last member made"
-            ))),
-        }
-    }
-
-    /// True if a new job may have this number: it was never given, or it is reserved for a pending batch.
-    fn is_free(&mut self, job: i64) -> rusqlite::Result<bool> {
-        if job > self.last_job {
-            return Ok(true);
-        }
-        let ranges = match self.pending_batches.take() {
-            Some(known) => known,
-            None => pending_batch::ranges(self.connection)?,
-        };
-        let ranges = self.pending_batches.insert(ranges);
-        Ok(ranges.iter().any(|(first, last)| (*first..=*last).contains(&job)))
-    }
-
     fn idempotency_key(&mut self, key: &str, holder: KeyHolder, at: Timestamp) -> WriteResult {
         self.connection
             .prepare_cached("INSERT INTO keys (key, job, count, digest, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
@@ -345,8 +311,10 @@ impl<'c> TransactionWriter<'c> {
         Ok(())
     }
 
-    fn finish(self, number: GroupNo) -> WriteResult {
-        definition_ends::add(self.connection, self.cache, &self.ended_jobs)?;
+    fn finish(mut self, number: GroupNo) -> WriteResult {
+        let failed = definition_ends::add(self.connection, self.cache, &self.ended_jobs)?;
+        let retried = self.retried()?;
+        failures::record(self.connection, &failed, &retried)?;
         for (block, (oldest, newest)) in &self.blocks {
             self.connection
                 .prepare_cached(include_str!("../queries/put_block.sql"))?

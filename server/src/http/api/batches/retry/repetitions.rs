@@ -9,7 +9,7 @@ use scheduler::new_jobs::NewJob;
 use scheduler::pending_batch::stored_bytes;
 use scheduler::run_on::MemberPlan;
 
-use super::members::{self, Cancelled, Page, STATES};
+use super::members::{self, Cancelled, Page};
 use super::order::{After, dependencies, that_can_start};
 use crate::auth::actor::Actor;
 use crate::catalogue::Definitions;
@@ -25,7 +25,7 @@ use crate::http::request::stored_size::StoredSize;
 use crate::http::request::submit_params::{MembersChoice, RevisionChoice};
 use crate::http::state::AppState;
 use crate::params::Checker;
-use crate::store::{BatchRow, JobFilter, JobRecord};
+use crate::store::{BatchRow, MemberData, RepeatableJob};
 
 /// The purpose of the repetitions.
 #[derive(Clone, Copy, Debug)]
@@ -69,15 +69,17 @@ pub(super) async fn repetitions(
     choice: Cancelled,
     purpose: Purpose,
 ) -> Result<Repetitions, Problem> {
-    let filter =
-        JobFilter { batch: Some(of.first), states: STATES.into(), limit: PAGE, ..JobFilter::default() };
+    let batch = of.first;
+    let data = match purpose {
+        Purpose::Count => MemberData::WithoutOverrides,
+        Purpose::Make(_) => MemberData::Whole,
+    };
     let (mut candidates, mut known, mut before) = (Vec::new(), KnownRevisions::new(), None);
     let mut left_out = 0;
     let (mut size, mut held) = (StoredSize::default(), state.body_budget.reservation());
     loop {
         state.check_not_draining()?;
-        let page = JobFilter { before, ..filter.clone() };
-        let read = state.read(move |archive| members::page(archive, &page, choice));
+        let read = state.read(move |archive| members::page(archive, batch, before, data, choice));
         let Page { jobs, last, cancelled } = read.await?;
         left_out += cancelled;
         let found = match purpose {
@@ -100,8 +102,8 @@ pub(super) async fn repetitions(
 }
 
 /// A job that is only counted.
-fn counted((record, after): (JobRecord, Vec<After>)) -> Candidate {
-    Candidate { job: record.row.job, after, new: Ok(Box::default()) }
+fn counted((job, after): (RepeatableJob, Vec<After>)) -> Candidate {
+    Candidate { job: job.row.job, after, new: Ok(Box::default()) }
 }
 
 /// Revisions of earlier jobs that were read before.
@@ -113,7 +115,7 @@ type KnownRevisions = HashMap<Revision, Arc<Definition>>;
 /// The store or the engine is busy.
 async fn repeat_page(
     state: &Arc<AppState>,
-    jobs: Vec<(JobRecord, Vec<After>)>,
+    jobs: Vec<(RepeatableJob, Vec<After>)>,
     of: &BatchRow,
     revision: RevisionChoice,
     known: &mut KnownRevisions,
@@ -159,7 +161,7 @@ async fn look_up(
     state: &Arc<AppState>,
     definitions: &Definitions,
     actor: &Actor,
-    record: &JobRecord,
+    record: &RepeatableJob,
     revision: RevisionChoice,
     known: &mut KnownRevisions,
 ) -> Result<(Arc<Definition>, Option<MemberPlan>), Problem> {
@@ -209,9 +211,6 @@ fn in_order(candidates: Vec<Candidate>) -> Repetitions {
     all.matched = all.jobs.len() as u64 + all.refused;
     all
 }
-
-/// Members that are read at once.
-const PAGE: usize = 200;
 
 /// Refusals that are shown; all are counted.
 const REFUSALS_SHOWN: usize = 20;
