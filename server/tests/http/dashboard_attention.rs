@@ -10,6 +10,7 @@ use protocol::resources::OfferedResources;
 use protocol::{JobId, Revision, RuntimeKind, Timestamp, Uptime, WorkerId};
 use scheduler::expectations::{ExpectationRow, SlowRun};
 use scheduler::job::State;
+use scheduler::pauses::{PauseTarget, Pauses};
 use scheduler::placement::exclusion::Excluded;
 use scheduler::snapshot::{Snapshot, Suspicion, WorkerState};
 use scheduler::step::{Change, PendingReason};
@@ -34,6 +35,25 @@ async fn reload(server: &Server, jobs: &str) {
     std::fs::write(&server.jobs_file, jobs).unwrap();
     let answer = server.ask("POST", "/api/definitions/reload", &[], "").await;
     assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[tokio::test]
+async fn pauses_that_are_not_named_lead_to_the_page_that_shows_them() {
+    let server = Server::start().await;
+    let group = |number| PauseTarget::Group(format!("g{number:02}").into());
+    let batches = |count| (1..=count).map(|first| PauseTarget::Batch(JobId(first)));
+    let pause = async |targets: Vec<PauseTarget>| {
+        let pauses = targets.into_iter().map(|target| (target, Timestamp(1).into()));
+        publish(&server, |snapshot| snapshot.pauses = Arc::new(Pauses::of(pauses)));
+        server.get("/").await
+    };
+    let page = pause((0..12).map(group).chain(batches(3)).collect()).await;
+    all_say(&page, &["2 more pauses", "href=\"/definitions\"", "3 more batches are paused"]);
+    let page = pause(batches(12).collect()).await;
+    let link = "/batches?state=waiting%2Crunning";
+    all_say(&page, &["2 more batches are paused", &format!("href=\"{link}\"")]);
+    assert!(!page.body.contains("more pauses"), "{page:?}");
+    assert_eq!(server.get(link).await.status, 200);
 }
 
 #[tokio::test]

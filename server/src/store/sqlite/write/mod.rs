@@ -161,7 +161,7 @@ fn in_transaction(
         batches::add(connection, batch)?;
         writer.cache.members.begin(batch.first.0.cast_signed(), batch.count);
     }
-    live_batches::apply(connection, &folded)?;
+    live_batches::apply(connection, folded)?;
     for gap in &folded.gaps {
         writer.gap(*gap)?;
     }
