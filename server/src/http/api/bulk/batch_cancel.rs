@@ -64,7 +64,15 @@ pub(crate) async fn check_scope_of_members(
 ) -> Result<(), Problem> {
     let (verb, revision) = (Verb::Cancel, RevisionChoice::Current);
     let (by, request_id) = (requester(parts), RequestId::of(&parts.extensions));
-    let operation = Operation { state: Arc::clone(state), verb, revision, by, request_id, key: None };
+    let operation = Operation {
+        state: Arc::clone(state),
+        verb,
+        revision,
+        by,
+        request_id,
+        key: None,
+        acknowledgement: None,
+    };
     match Arc::new(operation).reach_of(first).await? {
         Reach::All => Ok(()),
         // A token with a whole scope may act on all of them.
