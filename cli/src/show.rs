@@ -95,6 +95,7 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
         ("made by", view::optional(job.submitted_by.as_ref())),
         ("schedule", view::optional(job.schedule.as_ref())),
         ("slot", view::optional(job.scheduled_at.as_ref())),
+        ("parent's slot", view::optional(details.parent_scheduled_at.as_ref())),
         ("started", view::optional(job.started_at.as_ref())),
         ("ended", view::optional(job.ended_at.as_ref())),
         ("timeout", job.timeout.map(timeout_in_words).unwrap_or_default()),

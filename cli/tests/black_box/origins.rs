@@ -133,6 +133,9 @@ async fn retries_and_followers_work_on_the_slot_of_the_first_job() {
     let shown = running.api.get(&format!("/api/jobs/{alert}")).await;
     assert_eq!((&shown["parent"]["job"], &shown["parent"]["hook"]), (&json!(first), &json!("on_failure")));
     assert_eq!(shown.get("submitted_by"), None, "a hook made it");
+    assert_eq!((&shown["parent_scheduled_at"], shown.get("scheduled_at")), (&json!(AT), None), "{shown}");
+    let text = running.run_cli(&["show", &alert.to_string()]).out;
+    assert!(text.lines().any(|line| line.starts_with("parent's slot") && line.ends_with(AT)), "{text}");
 
     // The retry has the slot, and does not take it.
     let retried = running.api.post(&format!("/api/jobs/{first}/retry"), None).await;

@@ -80,6 +80,11 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
         (&json!("check"), &json!(true)),
         "{batch}"
     );
+    // It stands for the old one, as `batch 1 retry` would.
+    assert_eq!((&batch["name"], &batch["retry_of"]), (&json!("nightly"), &json!(1)), "{batch}");
+    assert_eq!(api.get("/api/batches/1").await["retried_as"], 6);
+    let shown = running.run_cli(&["batch", "6"]).out;
+    assert!(shown.contains("nightly") && shown.contains("batch 1"), "{shown}");
     let alarm =
         json!([{"name": "extract"}, {"name": "alarm", "after": [{"name": "extract", "outcome": "failed"}]}]);
     fs::write(&file, alarm.to_string()).unwrap();
@@ -91,6 +96,34 @@ async fn a_pipeline_runs_in_its_order_and_is_retried_from_the_failed_step() {
     assert!(nothing.err.contains("job 2 was retried as job 6, which has succeeded"), "{nothing:?}");
     let nothing = running.run_cli(&["batch", "1", "retry"]);
     assert!(nothing.code == 0 && nothing.out.contains("no member of batch 1 is left"), "{nothing:?}");
+}
+
+/// Somebody may have to repeat the others as well: the new batch does not stand for all members.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_of_one_of_two_pipelines_is_no_retry_of_their_batch() {
+    let running = Running::start(JOBS).await;
+    let api = &running.api;
+    let file = running.cluster.path("jobs.json");
+    let check = |name: &str| json!({"name": "check", "as": name, "params": {"gate": "/nonexistent"}});
+    let list =
+        json!([check("a"), {"name": "load", "after": ["a"]}, check("b"), {"name": "load", "after": ["b"]}]);
+    fs::write(&file, list.to_string()).unwrap();
+    let made = running.run_cli(&[
+        "submit",
+        file.to_str().unwrap(),
+        "--batch-name",
+        "two",
+        "--concurrency",
+        "7",
+        "-q",
+    ]);
+    assert_eq!(made.out, "1\n");
+    assert_eq!(states(api, 1, 4).await, ["failed", "cancelled", "failed", "cancelled"]);
+    assert_eq!(running.run_cli(&["pipeline", "1", "retry", "-q"]).out, "5\n");
+    let batch = api.get("/api/batches/5").await;
+    assert_eq!((&batch["name"], &batch["concurrency"]), (&json!("two"), &json!(7)), "{batch}");
+    assert_eq!(batch["retry_of"], json!(null), "{batch}");
+    assert_eq!(api.get("/api/batches/1").await["retried_as"], json!(null));
 }
 
 /// A retry that comes after the same job belongs to the pipeline.

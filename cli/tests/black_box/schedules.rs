@@ -283,6 +283,13 @@ async fn a_backfill_makes_the_jobs_of_skipped_slots_once() {
     }
     let again = running.json(&range);
     assert_eq!((&again["count"], &again["batch"]), (&json!(0), &Value::Null), "{again}");
+    for (bounds, cause, other) in [
+        (&["--from", "2999-01-01"][..], "in the future", "later than"),
+        (&["--from", "2026-01-02", "--to", "2026-01-01"], "later than \"to\"", "in the future"),
+    ] {
+        let told = running.run_cli(&[&["backfill", "tick"], bounds].concat());
+        assert!(told.code == 2 && told.err.contains(cause) && !told.err.contains(other), "{told:?}");
+    }
     let results = again["slots"].as_array().unwrap().iter().map(|slot| &slot["job"]);
     let jobs = made["slots"].as_array().unwrap().iter().map(|slot| &slot["job"]);
     assert!(results.eq(jobs), "each slot has the job that it had: {again}");

@@ -188,6 +188,8 @@ pub struct PipelineJob {
     pub state: State,
     /// The ended job that it tries again.
     pub retry_of: Option<JobId>,
+    /// The first job of its batch, if it has one.
+    pub batch: Option<JobId>,
     /// The jobs and batches that it comes after.
     pub after: Vec<DependencyRecord>,
 }

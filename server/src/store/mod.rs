@@ -69,7 +69,9 @@ pub use scheduler::schedules::LiveSchedules;
 use scheduler::step::Change;
 
 pub use schedule_rows::{FireFilter, FireRecord, JobSlot, ScheduleState};
-pub use slot_variables::{PARENT_SLOT_VARIABLE, hook_parent, instant_for_followers, is_about_slots, slot_in};
+pub use slot_variables::{
+    PARENT_SLOT_VARIABLE, hook_parent, instant_for_followers, is_about_slots, parent_slot_in, slot_in,
+};
 
 /// A list of jobs has at most this many: a page of 500, and one more that tells whether there is another page.
 pub const JOBS_MAX: usize = 501;

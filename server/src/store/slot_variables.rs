@@ -24,6 +24,13 @@ pub fn slot_in(environment: &[(String, String)]) -> Option<JobSlot> {
     Some(JobSlot { schedule, at: Timestamp(at.as_millisecond()) })
 }
 
+/// The slot of the job that began the chain, of which a container with these variables is told.
+#[must_use]
+pub fn parent_slot_in(environment: &[(String, String)]) -> Option<Timestamp> {
+    let at: jiff::Timestamp = value(environment, PARENT_SLOT_VARIABLE)?.parse().ok()?;
+    Some(Timestamp(at.as_millisecond()))
+}
+
 /// The instant for the jobs that follow one with these variables: its own slot, or that of the job that began its chain.
 #[must_use]
 pub fn instant_for_followers(environment: &[(String, String)]) -> Option<&str> {
@@ -58,6 +65,14 @@ mod tests {
         assert_eq!(slot_in(&whole), Some(slot));
         assert_eq!(slot_in(&variables(&[at])), None);
         assert_eq!(slot_in(&variables(&[(SLOT_VARIABLE, "soon"), (SCHEDULE_VARIABLE, "nightly")])), None);
+    }
+
+    #[test]
+    fn the_slot_of_the_first_job_of_a_chain_is_read_by_itself() {
+        let followed = variables(&[(PARENT_SLOT_VARIABLE, "2026-03-01T02:00:00.000Z")]);
+        assert_eq!(parent_slot_in(&followed), Some(Timestamp(1_772_330_400_000)));
+        assert_eq!(slot_in(&followed), None);
+        assert_eq!(parent_slot_in(&variables(&[(SLOT_VARIABLE, "2026-03-01T02:00:00.000Z")])), None);
     }
 
     #[test]

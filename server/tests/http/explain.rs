@@ -87,6 +87,29 @@ async fn a_condition_that_a_worker_does_not_meet_is_said_with_what_it_has() {
 }
 
 #[tokio::test]
+async fn a_worker_that_may_fit_and_is_not_connected_is_named() {
+    let server = Server::start().await;
+    server.post("/api/jobs/resize", "").await;
+    let unfit = PlacementVerdict::Unable(vec![Obstacle::Requirement(0)]);
+    let away = PlacementVerdict::Unable(vec![Obstacle::Offline, Obstacle::Cordoned]);
+    let of_other_labels = PlacementVerdict::Unable(vec![Obstacle::Offline, Obstacle::Requirement(0)]);
+    for (second, expected) in [
+        (away, "no connected worker is allowed to run it; w2 may be, and is not connected"),
+        (
+            of_other_labels,
+            "no connected worker is allowed to run it: its labels or name do not fit the definition, or it is too old for a key of it",
+        ),
+    ] {
+        let workers = vec![worker(1, "w1", unfit.clone()), worker(2, "w2", second)];
+        let told = explanation(State::Queued, Some(PendingReason::NoMatch), workers);
+        server.stand.world().explanation = Some(told);
+        let why = server.get("/api/jobs/1/explain").await.json();
+        assert_eq!(why["reason"]["code"], "no_match");
+        assert_eq!(why["reason"]["text"], expected);
+    }
+}
+
+#[tokio::test]
 async fn a_paused_job_is_told_by_which_pause_and_since_when() {
     let server = Server::start().await;
     server.post("/api/jobs/resize", "").await;

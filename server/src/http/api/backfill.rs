@@ -78,11 +78,16 @@ impl Params {
         };
         let no_day = |field| invalid_query(field, "there is no such day in the zone of the schedule");
         let (from, to) = (from.ok_or_else(|| no_day("from"))?, to.ok_or_else(|| no_day("to"))?);
-        let to = to.min(now);
-        if from > to {
-            return Err(invalid_query("from", "it is later than \"to\", or in the future"));
+        if from > to && self.to.is_some() {
+            return Err(invalid_query("from", "it is later than \"to\""));
         }
-        Ok((from, to))
+        if from > now {
+            return Err(invalid_query(
+                "from",
+                "it is in the future: only slots that have passed can be made up for",
+            ));
+        }
+        Ok((from, to.min(now)))
     }
 }
 

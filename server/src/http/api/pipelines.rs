@@ -1,5 +1,7 @@
 //! `GET /api/jobs/{id}/pipeline`, and `POST /api/jobs/{id}/pipeline/retry`: jobs that come after one another.
 
+mod batch_options;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use scheduler::dependencies::{Dependency, Predecessor, PredecessorId};
 use scheduler::job::State as JobState;
 use scheduler::new_jobs::NewJob;
 
+use self::batch_options::options;
 use crate::http::api::batches::last_batch_retry;
 use crate::http::api::batches::submit_many::{Asked, answer, replayed};
 use crate::http::api::jobs::find;
@@ -84,23 +87,23 @@ pub(crate) async fn retry(
         return Err(Problem::new(Code::UnknownField, "this request has no body"));
     }
     let key = parse_key(&parts, &format!("pipeline {}", revision.target_text(id)), &text)?;
-    let jobs = match repetitions(&state, JobId(id), revision).await {
-        Ok(jobs) => jobs,
+    let (jobs, options) = match repetitions(&state, JobId(id), revision).await {
+        Ok(repetitions) => repetitions,
         // An earlier request with this key may have made the jobs: nothing is left to repeat then.
         Err(refusal) => {
             return find_accepted(&state, key, refusal).await.map(|holder| replayed(&state, holder));
         }
     };
     let asked = Asked::new(jobs.len(), &jobs);
-    answer(&state, submit_with_key(&state, jobs, Some(BatchOptions::default()), false, key).await?, &asked)
+    answer(&state, submit_with_key(&state, jobs, Some(options), false, key).await?, &asked)
 }
 
-/// New jobs for those of a pipeline that have not succeeded.
+/// New jobs for those of a pipeline that have not succeeded, and the options of their batch.
 async fn repetitions(
     state: &Arc<AppState>,
     id: JobId,
     revision: RevisionChoice,
-) -> Result<Vec<NewJob>, Problem> {
+) -> Result<(Vec<NewJob>, BatchOptions), Problem> {
     let pipeline = read(state, id).await?;
     if !pipeline.is_whole {
         let detail = format!("the pipeline has more than {JOBS_MAX} jobs, or very many dependencies");
@@ -119,7 +122,7 @@ async fn repetitions(
         size.add(new.details.as_deref(), 1)?;
         jobs.push(NewJob { revision: definition.revision, after: after(job, &repeated, &retries), ..new });
     }
-    Ok(jobs)
+    Ok((jobs, options(state, &pipeline.jobs, &repeated).await?))
 }
 
 /// The refusal if no job can be repeated: all have succeeded or go on, or they come after a batch that has to be repeated before.
@@ -288,7 +291,14 @@ mod tests {
             state: None,
         };
         let after = after.iter().map(record).collect();
-        PipelineJob { job: JobId(number), definition: "step".into(), state, retry_of: None, after }
+        PipelineJob {
+            job: JobId(number),
+            definition: "step".into(),
+            state,
+            retry_of: None,
+            batch: None,
+            after,
+        }
     }
 
     #[test]

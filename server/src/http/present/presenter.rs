@@ -32,6 +32,7 @@ use crate::http::state::AppState;
 use crate::params;
 use crate::store::{
     AttemptRow, BatchState, DependencyRecord, FailureStatus, GivenParams, JobRecord, JobRow, RunOnRole,
+    parent_slot_in,
 };
 use crate::ws::MissingByRevision;
 
@@ -165,6 +166,7 @@ impl Presenter {
         let told = told.and_then(|(_, index)| index.parse().ok());
         shapes::FullJob {
             index: told.or(row.position),
+            parent_scheduled_at: parent_slot_in(&overrides.environment).map(Time),
             traceparent: trace_context::trace_of(&overrides.environment).map(str::to_owned),
             request_id: trace_context::request_of(&overrides.environment).map(str::to_owned),
             args: overrides.args,

@@ -74,6 +74,7 @@ pub(crate) fn pending_of(reason: PendingReason, narrowing: Option<&Narrowing>) -
 pub(crate) fn explain_hint(reason: PendingReason, job: JobId) -> Option<String> {
     let open = match reason {
         PendingReason::TooLarge => "which resource",
+        PendingReason::NoMatch => "more of each worker, also of those that are not connected",
         PendingReason::Excluded => "why",
         _ => return None,
     };

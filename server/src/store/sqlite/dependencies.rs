@@ -166,7 +166,7 @@ pub(super) fn pipeline(connection: &Connection, start: JobId, limit: usize) -> r
     let mut jobs = BTreeMap::new();
     let (mut is_whole, mut links_left) = (true, LINKS_MAX);
     while let Some(job) = next.pop_front() {
-        let Some(JobSummary { definition, state, retry_of, .. }) = summary(connection, job)? else {
+        let Some(JobSummary { definition, state, retry_of, batch, .. }) = summary(connection, job)? else {
             continue;
         };
         let after = of(connection, job, links_left)?;
@@ -187,7 +187,7 @@ pub(super) fn pipeline(connection: &Connection, start: JobId, limit: usize) -> r
             seen.insert(near);
             next.push_back(near);
         }
-        jobs.insert(job, PipelineJob { job, definition, state, retry_of, after });
+        jobs.insert(job, PipelineJob { job, definition, state, retry_of, batch, after });
     }
     Ok(Pipeline { jobs: jobs.into_values().collect(), is_whole })
 }
@@ -233,13 +233,14 @@ pub(super) struct JobSummary {
     pub(super) definition: String,
     pub(super) state: State,
     pub(super) retry_of: Option<JobId>,
+    batch: Option<JobId>,
     is_skipped: bool,
 }
 
 pub(super) fn summary(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobSummary>> {
     connection
         .prepare_cached(
-            "SELECT d.name, j.state, j.retry_of, j.reason
+            "SELECT d.name, j.state, j.retry_of, j.reason, j.batch
              FROM all_jobs j JOIN definitions d ON d.id = j.definition WHERE j.id = ?1",
         )?
         .query_row([number(job)], |row| {
@@ -247,7 +248,8 @@ pub(super) fn summary(connection: &Connection, job: JobId) -> rusqlite::Result<O
             let state = run_on::shown_state(connection, job, codes::state(row.get(1)?)?)?;
             let reason = row.get_ref(3)?.as_str_or_null()?.unwrap_or_default();
             let is_skipped = state == State::Cancelled && reason.starts_with(SKIPPED);
-            Ok(JobSummary { definition: row.get(0)?, state, retry_of, is_skipped })
+            let batch = row.get::<_, Option<i64>>(4)?.map(|first| JobId(first.cast_unsigned()));
+            Ok(JobSummary { definition: row.get(0)?, state, retry_of, batch, is_skipped })
         })
         .optional()
 }

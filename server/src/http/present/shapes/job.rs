@@ -178,6 +178,9 @@ pub struct FullJob {
     /// For a member of a batch, and a retry of one: its position from 0, as `LONGSHORE_INDEX` tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
+    /// Of a job that follows one of a slot, by a hook or `after`: that slot, as `LONGSHORE_PARENT_SCHEDULED_AT` tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_scheduled_at: Option<Time>,
     /// Arguments appended to the definition's command.
     #[serde(default)]
     pub args: Vec<String>,
