@@ -8,6 +8,7 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::bulk::{self, BulkResult, Selection};
 use crate::failure::{Exit, Failure};
+use crate::job_refs::{self, JobRef};
 use crate::{jobs, records, screen};
 
 /// Say that failures are dealt with, so that they are no longer unresolved.
@@ -24,9 +25,9 @@ use crate::{jobs, records, screen};
 pub(crate) struct AckFlags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Ids of the jobs.
-    #[arg(value_name = "ID", value_parser = jobs::parse_job_id)]
-    ids: Vec<u64>,
+    /// Ids of the jobs; members of a batch by their indexes, as `1064[3-9]`.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_several)]
+    ids: Vec<JobRef>,
     /// All unresolved failures of the batch whose first job this is.
     #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
     batch: Option<u64>,
@@ -65,10 +66,11 @@ pub(crate) async fn ack(flags: AckFlags) -> anyhow::Result<()> {
         return bulk::acknowledge_all(&api, &flags.common, verb, &query, &body.into(), flags.selection.yes)
             .await;
     }
+    let ids = job_refs::ids(&api, &flags.ids).await?;
     let mut result = VerbResult::new(flags.common.format);
     let effect = |_: &_| if flags.undo { "is no longer acknowledged" } else { "is acknowledged" }.to_owned();
     let query: Vec<(&str, &str)> = undo.into_iter().collect();
-    by_id::apply_with_body(&api, &mut result, ("acknowledge", &flags.ids, &query), &body, effect).await?;
+    by_id::apply_with_body(&api, &mut result, ("acknowledge", &ids, &query), &body, effect).await?;
     result.finish()
 }
 
@@ -88,7 +90,8 @@ async fn count(
         None => {
             let request =
                 api.request(Method::POST, &path).query(&[("dry_run", "1")]).query(&undo.map(|it| [it]));
-            let answer = api.json(request.json(&json!({ "ids": flags.ids }))).await?;
+            let ids = job_refs::ids(api, &flags.ids).await?;
+            let answer = api.json(request.json(&json!({ "ids": ids }))).await?;
             api::parse::<BulkResult>(api, &answer)?.matched
         }
     };

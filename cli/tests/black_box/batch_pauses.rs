@@ -1,7 +1,5 @@
 //! Pauses of batches, and changes of their limits, with real processes.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot set up its cluster fails")]
-
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::{Cluster, http, wait_until};

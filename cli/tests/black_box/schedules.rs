@@ -188,10 +188,7 @@ async fn a_paused_schedule_tells_the_end_of_its_pause_and_fires_after_it() {
     assert_eq!((&shown["state"], &shown["paused_until"]), (&json!("paused"), &until), "{shown}");
     let table = running.run_cli(&["schedules"]);
     assert!(table.out.contains(&format!("paused until {}", until.as_str().unwrap())), "{table:?}");
-    assert!(
-        table.out.contains(&format!("after {}", until.as_str().unwrap())),
-        "no slot before it: {table:?}"
-    );
+    assert!(table.out.contains(&format!("after {}", until.as_str().unwrap())), "{table:?}");
     let page = String::from_utf8(running.api.get_bytes("/schedules").await).unwrap();
     assert!(page.contains("<td data-label=\"next\"><span class=\"muted\">paused</span>"), "{page}");
     // A slot at the end of the pause fires.
@@ -283,13 +280,11 @@ async fn a_backfill_makes_the_jobs_of_skipped_slots_once() {
     }
     let again = running.json(&range);
     assert_eq!((&again["count"], &again["batch"]), (&json!(0), &Value::Null), "{again}");
-    for (bounds, cause, other) in [
-        (&["--from", "2999-01-01"][..], "in the future", "later than"),
-        (&["--from", "2026-01-02", "--to", "2026-01-01"], "later than \"to\"", "in the future"),
-    ] {
-        let told = running.run_cli(&[&["backfill", "tick"], bounds].concat());
-        assert!(told.code == 2 && told.err.contains(cause) && !told.err.contains(other), "{told:?}");
-    }
+    let future = running.run_cli(&["backfill", "tick", "--from", "2999-01-01"]);
+    assert!(future.code == 2 && future.err.contains("in the future"), "{future:?}");
+    let reversed = running.run_cli(&["backfill", "tick", "--from", "2026-01-02", "--to", "2026-01-01"]);
+    assert!(reversed.code == 2 && reversed.err.contains("later than \"to\""), "{reversed:?}");
+    assert!(!future.err.contains("later than") && !reversed.err.contains("in the future"), "one cause each");
     let results = again["slots"].as_array().unwrap().iter().map(|slot| &slot["job"]);
     let jobs = made["slots"].as_array().unwrap().iter().map(|slot| &slot["job"]);
     assert!(results.eq(jobs), "each slot has the job that it had: {again}");

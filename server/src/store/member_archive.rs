@@ -5,7 +5,7 @@ use protocol::container::Overrides;
 use scheduler::job::State;
 use scheduler::params::JobParam;
 
-use super::{BatchRow, DependencyRecord, JobRecord, JobRow, ReadError};
+use super::{BatchFailures, BatchRow, DependencyRecord, JobRecord, JobRow, ReadError};
 use crate::positions::Positions;
 
 /// The part of the read side for members of batches.
@@ -35,6 +35,18 @@ pub trait MemberArchive {
         limit: usize,
         data: MemberData,
     ) -> Result<UnsuccessfulMembers, ReadError>;
+
+    /// The members of a batch that failed, expired or were lost: the first ones, at most `limit`, and all of them by outcome. Reads them all.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn batch_failures(&self, first: JobId, limit: usize) -> Result<BatchFailures, ReadError>;
+
+    /// The first members of a batch that neither have ended nor are on a worker, at most `limit`, in order.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn waiting_members(&self, batch: &BatchRow, limit: usize) -> Result<Vec<JobId>, ReadError>;
 
     /// In the place of each member of a batch the last of its retries, if it has any. It has the position of the member.
     ///

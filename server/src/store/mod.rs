@@ -170,18 +170,6 @@ pub trait Archive: MemberArchive + Send + Sync {
     /// The store cannot be read.
     fn batches(&self, filter: &BatchFilter) -> Result<Vec<BatchRow>, ReadError>;
 
-    /// The members of a batch that failed, expired or were lost: the first ones, at most `limit`, and all of them by outcome. Reads them all.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    fn batch_failures(&self, first: JobId, limit: usize) -> Result<BatchFailures, ReadError>;
-
-    /// The first members of a batch that neither have ended nor are on a worker, at most `limit`, in order.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    fn waiting_members(&self, batch: &BatchRow, limit: usize) -> Result<Vec<JobId>, ReadError>;
-
     /// The jobs that wait, or waited, for the end of a batch, at most `limit`. Those that are still being made are left out.
     ///
     /// # Errors

@@ -169,7 +169,7 @@ async fn a_repeated_retry_of_unresolved_failures_tells_what_it_made() {
     assert_eq!((&first["matched"], &first["done"]), (&json!(430), &json!(430)), "{first}");
     assert_eq!(keyed("k", path).await, first, "the same request");
     assert_eq!(done(&server, path, "").await["matched"], 0, "another one");
-    // What has failed meanwhile comes beside those of before.
+    // Jobs that failed meanwhile come beside those of before.
     for job in [440, 435, 450] {
         server.stand.world().end(job, State::Failed, 1);
     }

@@ -3,6 +3,7 @@
 //! The scheduler computes the verdicts (`scheduler::explain`); this module turns them into text. Additional facts about workers come from
 //! the published snapshot, which is never older, and may be slightly younger.
 
+mod away;
 mod estimate;
 mod obstacle_text;
 
@@ -127,7 +128,7 @@ fn reason(
             }
             _ => limit_text(explanation, pending)
                 .or_else(|| only_worker_text(explanation, pending, verdicts))
-                .or_else(|| away_text(explanation, pending))
+                .or_else(|| away::text(explanation, pending))
                 .or_else(|| Some(format!("{}: {}", reason.text, cordon_text(explanation, pending)?))),
         };
         if let Some(text) = text {
@@ -213,36 +214,6 @@ fn asked_workers_text(explanation: &Explanation, verdicts: &[shapes::WorkerVerdi
     let asked = explanation.workers.iter().filter(|worker| is_asked_for(worker));
     let named: Vec<String> = asked.filter_map(first).take(REASONS_NAMED).collect();
     (!named.is_empty()).then(|| named.join("; "))
-}
-
-/// The workers that are not connected and may be allowed to run a job that no connected worker is allowed to run. The labels of a worker are
-/// unknown from the start of the server until it connects.
-fn away_text(explanation: &Explanation, pending: PendingReason) -> Option<String> {
-    let asks = explanation.narrowing.as_ref().is_some_and(|narrowing| !narrowing.workers.is_empty());
-    if pending != PendingReason::NoMatch || asks {
-        return None;
-    }
-    let may_fit = |worker: &&WorkerVerdict| match &worker.verdict {
-        PlacementVerdict::Unable(all) => {
-            let is_away = matches!(all.first(), Some(Obstacle::Offline | Obstacle::Unreachable));
-            let is_unfit = |it: &Obstacle| {
-                matches!(it, Obstacle::Requirement(_) | Obstacle::Condition(_) | Obstacle::Exclusive)
-            };
-            is_away && worker.revoked_at.is_none() && !all.iter().any(is_unfit)
-        }
-        _ => false,
-    };
-    let mut away = explanation.workers.iter().filter(may_fit);
-    let named: Vec<String> =
-        away.by_ref().take(REASONS_NAMED).map(|it| name_of(explanation, it.worker)).collect();
-    let others = if away.next().is_some() { " and others" } else { "" };
-    (!named.is_empty()).then(|| {
-        format!(
-            "no connected worker is allowed to run it; {}{others} may be, and {} not connected",
-            named.join(", "),
-            if named.len() == 1 { "is" } else { "are" }
-        )
-    })
 }
 
 /// The only worker that may run a job, and why it does not take the job.

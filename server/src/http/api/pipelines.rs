@@ -15,11 +15,12 @@ use scheduler::job::State as JobState;
 use scheduler::new_jobs::NewJob;
 
 use self::batch_options::options;
-use crate::http::api::batches::last_batch_retry;
 use crate::http::api::batches::submit_many::{Asked, answer, replayed};
+use crate::http::api::batches::{last_batch_retry, turn};
 use crate::http::api::jobs::find;
 use crate::http::api::repeat::repeat_of;
 use crate::http::middleware::code::Code;
+use crate::http::middleware::detached::run_detached;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter::dependency;
 use crate::http::present::shapes;
@@ -87,15 +88,32 @@ pub(crate) async fn retry(
         return Err(Problem::new(Code::UnknownField, "this request has no body"));
     }
     let key = parse_key(&parts, &format!("pipeline {}", revision.target_text(id)), &text)?;
-    let (jobs, options) = match repetitions(&state, JobId(id), revision).await {
+    let turn = turn(&state).await?;
+    // The turn ends with the submission: a client that leaves before must not let the next retry repeat the same jobs.
+    run_detached(async move {
+        let answer = make(&state, JobId(id), revision, key).await;
+        drop(turn);
+        answer
+    })
+    .await
+}
+
+/// Makes the batch that repeats the jobs of a pipeline.
+async fn make(
+    state: &Arc<AppState>,
+    id: JobId,
+    revision: RevisionChoice,
+    key: Option<(Arc<str>, u128)>,
+) -> Result<Response, Problem> {
+    let (jobs, options) = match repetitions(state, id, revision).await {
         Ok(repetitions) => repetitions,
         // An earlier request with this key may have made the jobs: nothing is left to repeat then.
         Err(refusal) => {
-            return find_accepted(&state, key, refusal).await.map(|holder| replayed(&state, holder));
+            return find_accepted(state, key, refusal).await.map(|holder| replayed(state, holder));
         }
     };
     let asked = Asked::new(jobs.len(), &jobs);
-    answer(&state, submit_with_key(&state, jobs, Some(options), false, key).await?, &asked)
+    answer(state, submit_with_key(state, jobs, Some(options), false, key).await?, &asked)
 }
 
 /// New jobs for those of a pipeline that have not succeeded, and the options of their batch.

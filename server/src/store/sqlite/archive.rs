@@ -23,9 +23,9 @@ use super::{
 };
 use crate::store::directory::DataDirectory;
 use crate::store::{
-    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FailureStatus, FireFilter,
-    FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError, MemberOnWorker,
-    OutputLimits, PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFilter, BatchRow, BatchState, DependencyRecord, FailureStatus, FireFilter, FireRecord,
+    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, LoadError, MemberOnWorker, OutputLimits,
+    PREDECESSORS_VARIABLE, Pipeline, ReadError, ScheduleState, StoredDefinition,
 };
 
 /// This many reads go on at once; more wait. Reads are short, and the machine's cores have other work.
@@ -164,14 +164,6 @@ impl Archive for SqliteArchive {
 
     fn batches(&self, filter: &BatchFilter) -> Result<Vec<BatchRow>, ReadError> {
         self.read(|connection| batches::batches(connection, filter))
-    }
-
-    fn batch_failures(&self, first: JobId, limit: usize) -> Result<BatchFailures, ReadError> {
-        self.read(|connection| batches::failures(connection, first, limit))
-    }
-
-    fn waiting_members(&self, batch: &BatchRow, limit: usize) -> Result<Vec<JobId>, ReadError> {
-        self.read(|connection| batches::waiting_members(connection, batch, limit))
     }
 
     fn batch_dependents(&self, first: JobId, limit: usize) -> Result<Vec<DependencyRecord>, ReadError> {

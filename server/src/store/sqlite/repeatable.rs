@@ -10,14 +10,22 @@ use scheduler::pending_batch::stored_bytes;
 
 use super::archive::SqliteArchive;
 use super::dependencies::{self, latest_of_chain, number};
-use super::{positions, record, rows, run_on};
+use super::{batches, positions, record, rows, run_on};
 use crate::positions::Positions;
 use crate::store::{
-    BatchRow, JobRow, MemberArchive, MemberData, ReadError, RepeatableJob, UnsuccessfulMember,
+    BatchFailures, BatchRow, JobRow, MemberArchive, MemberData, ReadError, RepeatableJob, UnsuccessfulMember,
     UnsuccessfulMembers,
 };
 
 impl MemberArchive for SqliteArchive {
+    fn batch_failures(&self, first: JobId, limit: usize) -> Result<BatchFailures, ReadError> {
+        self.read(|connection| batches::failures(connection, first, limit))
+    }
+
+    fn waiting_members(&self, batch: &BatchRow, limit: usize) -> Result<Vec<JobId>, ReadError> {
+        self.read(|connection| batches::waiting_members(connection, batch, limit))
+    }
+
     fn unknown_position(&self, batch: &BatchRow, positions: &[Positions]) -> Result<Option<u32>, ReadError> {
         self.read(|connection| positions::unknown(connection, batch.first, batch.count, positions))
     }

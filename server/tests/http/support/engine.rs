@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_server::engine::Command;
 use longshore_server::store::{
-    Archive, BatchFailures, BatchFilter, BatchRow, BatchState, DependencyRecord, FailureStatus, FireFilter,
-    FireRecord, GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits,
-    Pipeline, ReadError, ScheduleState, StoredDefinition,
+    Archive, BatchFilter, BatchRow, BatchState, DependencyRecord, FailureStatus, FireFilter, FireRecord,
+    GivenParams, HourlyEnds, JobFilter, JobRecord, JobRow, MemberOnWorker, OutputLimits, Pipeline, ReadError,
+    ScheduleState, StoredDefinition,
 };
 use protocol::container::Overrides;
 use protocol::{JobId, Revision, Timestamp, Token, WorkerId};
@@ -52,14 +52,6 @@ impl Archive for StandInEngine {
     }
 
     fn batches(&self, _: &BatchFilter) -> Result<Vec<BatchRow>, ReadError> {
-        Ok(Vec::new())
-    }
-
-    fn batch_failures(&self, _: JobId, _: usize) -> Result<BatchFailures, ReadError> {
-        Ok(BatchFailures::default())
-    }
-
-    fn waiting_members(&self, _: &BatchRow, _: usize) -> Result<Vec<JobId>, ReadError> {
         Ok(Vec::new())
     }
 

@@ -2,8 +2,8 @@
 
 use longshore_server::positions::Positions;
 use longshore_server::store::{
-    Archive as _, BatchRow, JobFilter, JobRow, MemberArchive, MemberData, ReadError, UnsuccessfulMember,
-    UnsuccessfulMembers,
+    Archive as _, BatchFailures, BatchRow, JobFilter, JobRow, MemberArchive, MemberData, ReadError,
+    UnsuccessfulMember, UnsuccessfulMembers,
 };
 use protocol::JobId;
 use scheduler::job::State;
@@ -11,6 +11,14 @@ use scheduler::job::State;
 use super::engine::StandInEngine;
 
 impl MemberArchive for StandInEngine {
+    fn batch_failures(&self, _: JobId, _: usize) -> Result<BatchFailures, ReadError> {
+        Ok(BatchFailures::default())
+    }
+
+    fn waiting_members(&self, _: &BatchRow, _: usize) -> Result<Vec<JobId>, ReadError> {
+        Ok(Vec::new())
+    }
+
     fn unknown_position(&self, _: &BatchRow, _: &[Positions]) -> Result<Option<u32>, ReadError> {
         Ok(None)
     }

@@ -10,7 +10,7 @@ pub(crate) mod submit_many;
 pub(crate) use crate::http::request::batch::find;
 pub(crate) use change::{change, has_ended};
 pub(crate) use explain::explain;
-pub(crate) use retry::last_batch_retry;
+pub(crate) use retry::{last_batch_retry, turn};
 
 use std::sync::Arc;
 use std::time::Duration;

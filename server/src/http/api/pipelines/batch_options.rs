@@ -4,10 +4,9 @@
 use protocol::JobId;
 use scheduler::batches::BatchOptions;
 
-use crate::http::api::bulk::retried::RETRIES_FOLLOWED;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
-use crate::store::PipelineJob;
+use crate::store::{PipelineJob, RETRIES_FOLLOWED};
 
 /// The options of the new batch: those of the batch whose members it repeats. It is a retry of that batch if the pipeline has all members;
 /// else others may have failed as well, and the new batch does not stand for the old one.

@@ -6,6 +6,9 @@ use super::*;
 
 type AddFilter = fn(&mut JobFilter);
 
+/// Says whether a job fits.
+type Fits = fn(u64) -> bool;
+
 /// Of 20,000 ended jobs in five blocks each second has failed. Nobody has dealt with the failures of the blocks 0, 2 and 3, and with few in 4.
 fn fill(shell: &Connection) {
     shell
@@ -85,22 +88,32 @@ fn each_filter_finds_the_unresolved_failures_that_fit_it() {
     let data_dir = TestDataDir::new();
     let (_store, archive) = data_dir.open();
     fill(&data_dir.sql());
-    let is_unresolved =
-        |job: u64| job % 2 == 0 && ([0, 2, 3].contains(&(job >> 12)) || job >> 12 == 4 && job % 300 == 0);
-    let filters: &[(&str, AddFilter, fn(u64) -> bool)] = &[
+    let is_unresolved = |job: u64| {
+        job.is_multiple_of(2)
+            && ([0, 2, 3].contains(&(job >> 12)) || job >> 12 == 4 && job.is_multiple_of(300))
+    };
+    let filters: &[(&str, AddFilter, Fits)] = &[
         ("all", |_| {}, |_| true),
-        ("requester", |it| it.submitted_by = Some("bob".into()), |job| job >> 12 == 3 && job % 100 == 0),
+        (
+            "requester",
+            |it| it.submitted_by = Some("bob".into()),
+            |job| job >> 12 == 3 && job.is_multiple_of(100),
+        ),
         ("many names", |it| it.names = names(0..22), |job| job >> 12 != 2),
         ("other names", |it| it.names = [names(22..24), names(30..46)].concat(), |job| job >> 12 == 2),
         ("end", |it| it.ended_until = Some(Timestamp(9_000)), |job| job < 9_000),
-        ("label", |it| it.label = Some(("team".into(), "blue".into())), |job| job % 3 == 0 && job >> 12 != 3),
+        (
+            "label",
+            |it| it.label = Some(("team".into(), "blue".into())),
+            |job| job.is_multiple_of(3) && job >> 12 != 3,
+        ),
         (
             "rare label",
             |it| it.label = Some(("team".into(), "red".into())),
             |job| [40, 12_400, 19_800].contains(&job),
         ),
         ("no label", |it| it.label = Some(("team".into(), "green".into())), |_| false),
-        ("schedule", |it| it.schedule = Some("nightly".into()), |job| job % 70 == 0),
+        ("schedule", |it| it.schedule = Some("nightly".into()), |job| job.is_multiple_of(70)),
         ("cursor", |it| it.before = Some(JobId(13_000)), |job| job < 13_000),
     ];
     for (what, add, fits) in filters {

@@ -84,11 +84,11 @@ pub(super) async fn retry(
     .await
 }
 
-/// Waits until no other batch is retried.
+/// Waits until no other batch or pipeline is retried: two requests at once must not repeat the same jobs.
 ///
 /// # Errors
 /// `busy` if that takes too long.
-async fn turn(state: &AppState) -> Result<OwnedMutexGuard<()>, Problem> {
+pub(crate) async fn turn(state: &AppState) -> Result<OwnedMutexGuard<()>, Problem> {
     let turn = Arc::clone(&state.batch_retries).lock_owned();
     tokio::time::timeout(TURN_TIMEOUT, turn).await.map_err(|_| {
         Problem::new(Code::Busy, "batches are being retried, one after another")

@@ -1,0 +1,37 @@
+//! Workers that are not connected and may be allowed to run a job.
+
+use scheduler::explain::{Explanation, Obstacle, PlacementVerdict, WorkerVerdict};
+use scheduler::step::PendingReason;
+
+use super::REASONS_NAMED;
+use super::obstacle_text::name_of;
+
+/// The workers that are not connected and may be allowed to run a job that no connected worker is allowed to run. The labels of a worker are
+/// unknown from the start of the server until it connects.
+pub(super) fn text(explanation: &Explanation, pending: PendingReason) -> Option<String> {
+    let asks = explanation.narrowing.as_ref().is_some_and(|narrowing| !narrowing.workers.is_empty());
+    if pending != PendingReason::NoMatch || asks {
+        return None;
+    }
+    let may_fit = |worker: &&WorkerVerdict| match &worker.verdict {
+        PlacementVerdict::Unable(all) => {
+            let is_away = matches!(all.first(), Some(Obstacle::Offline | Obstacle::Unreachable));
+            let is_unfit = |it: &Obstacle| {
+                matches!(it, Obstacle::Requirement(_) | Obstacle::Condition(_) | Obstacle::Exclusive)
+            };
+            is_away && worker.revoked_at.is_none() && !all.iter().any(is_unfit)
+        }
+        _ => false,
+    };
+    let mut away = explanation.workers.iter().filter(may_fit);
+    let named: Vec<String> =
+        away.by_ref().take(REASONS_NAMED).map(|it| name_of(explanation, it.worker)).collect();
+    let others = if away.next().is_some() { " and others" } else { "" };
+    (!named.is_empty()).then(|| {
+        format!(
+            "no connected worker is allowed to run it; {}{others} may be, and {} not connected",
+            named.join(", "),
+            if named.len() == 1 { "is" } else { "are" }
+        )
+    })
+}
