@@ -163,7 +163,7 @@ async fn a_paused_schedule_skips_its_slots_and_never_fires_them_later() {
     }
     let mut paused = running.json(&["pause", "tick"]);
     assert!(paused["since"].take().is_string(), "{paused}");
-    let expected = json!({"name": "tick", "schedule": null, "group": null, "state": "paused", "changed": true,
+    let expected = json!({"name": "tick", "schedule": null, "group": null, "batch": null, "state": "paused", "changed": true,
         "since": null, "until": null, "by": null, "reason": null, "replaced": null, "others": []});
     assert_eq!(paused, expected);
     for (path, expected) in [

@@ -94,7 +94,7 @@ fn positions_are_found_by_an_index_and_go_with_their_jobs() {
         ),
         (TOLD_BY_NUMBER, "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
         (RETRIED, "USING COVERING INDEX ended_by_retry (retry_of>? AND retry_of<?)"),
-        (DEPENDENT, "USING COVERING INDEX"),
+        (DEPENDENT, "USING PRIMARY KEY (job>? AND job<?)"),
         (&members_sql(), "SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
     ] {
         let mut statement = shell.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
