@@ -136,3 +136,20 @@ fn a_cancel_is_not_confirmed_any_more_once_a_worker_with_a_lost_attempt_was_forg
     ];
     walk_along(acts, &Admission::default(), None, None).unwrap();
 }
+
+#[test]
+fn a_reported_end_is_noted_although_a_worker_with_an_earlier_attempt_was_forgotten() {
+    let acts = vec![
+        Act::Submit { definition: 0, count: 1, priority: 0, delay: 0 },
+        Act::Arrive { worker: 0, slots: 1, backlog: 0 },
+        Act::Restart { worker: 0, told: true },
+        Act::Arrive { worker: 1, slots: 1, backlog: 0 },
+        Act::Pass(65_000),
+        Act::Operate(1, FORGET),
+        // The second attempt starts, and its worker comes back without it during the cancel.
+        Act::Tell { which: 0, kind: 0 },
+        Act::Cancel(0),
+        Act::Arrive { worker: 1, slots: 1, backlog: 0 },
+    ];
+    walk_along(acts, &Admission::default(), None, None).unwrap();
+}

@@ -266,9 +266,10 @@ impl Model {
         let goes_on = !has_run && matches!(outcome, Outcome::Interrupted | Outcome::Released);
         let state = match what_then(job, now, outcome, exit_code) {
             Then::End(state) => {
+                // The note tells a server that starts later: also if none of the other attempts can be confirmed any more.
+                let is_unconfirmed = state == State::Cancelled && !job.unconfirmed.is_empty();
                 self.end(id, state, Some((token, outcome)));
-                let has_unconfirmed_attempts = self.job(id).is_some_and(|job| !job.unconfirmed.is_empty());
-                self.said.extend(told_gone.filter(|_| has_unconfirmed_attempts));
+                self.said.extend(told_gone.filter(|_| is_unconfirmed));
                 return Ok(());
             }
             Then::Again(ceiling) => {
