@@ -30,7 +30,7 @@ use crate::job::{AttemptTimeout, Job};
 use crate::keys::RecentKeys;
 use crate::limits::Limits;
 use crate::new_jobs::NewJob;
-use crate::pauses::{PauseTarget, Pauses};
+use crate::pauses::Pauses;
 use crate::pending_batch::PendingBatches;
 use crate::placement::narrowing::Narrowing;
 use crate::placement::searches::PlacementSearches;
@@ -301,11 +301,7 @@ impl Scheduler {
 
     /// The batch of a job, if it is paused. A member of a job on several workers belongs to the batch of its parent.
     pub(crate) fn paused_batch(&self, id: JobId, job: &Job) -> Option<JobId> {
-        if !self.pauses.has_batches() {
-            return None;
-        }
-        let first = self.batches.of(job.role().numbered_as(id))?.first;
-        self.pauses.contains(&PauseTarget::Batch(first)).then_some(first)
+        self.pauses.batch_of(job.role().numbered_as(id))
     }
 
     /// The job whose current attempt has this token, if this worker holds it.

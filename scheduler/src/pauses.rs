@@ -28,7 +28,7 @@ pub enum PauseTarget {
     Definition(Arc<str>),
     /// One schedule of a definition.
     Schedule(Arc<str>, ScheduleId),
-    /// The members of the batch with this first job. It has members that have not ended. The last kind, for [`Pauses::has_batches`].
+    /// The members of the batch with this first job. It has members that have not ended.
     Batch(JobId),
 }
 
@@ -146,12 +146,6 @@ impl Pauses {
     /// The pauses that hold back the jobs of a definition.
     pub fn of_jobs(&self, definition: &Definition) -> impl Iterator<Item = (PauseTarget, &Intervention)> {
         self.reaching(definition.name.as_str().into(), group_of(definition))
-    }
-
-    /// Some batch is paused.
-    #[must_use]
-    pub fn has_batches(&self) -> bool {
-        matches!(self.in_force.last_key_value(), Some((PauseTarget::Batch(_), _)))
     }
 
     /// The pause of the batch with this first job.

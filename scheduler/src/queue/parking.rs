@@ -32,23 +32,23 @@ impl ReadyQueue {
         self.lanes.remove(&lane)
     }
 
-    /// Moves jobs from a lane to another one, at the cost of one for the order of the lanes. Returns how many were there.
+    /// Moves jobs from a lane to another one, at the cost of one for the order of the lanes. Jobs that are not there are left out.
     pub fn move_jobs(
         &mut self,
         from: LaneKey,
         to: LaneKey,
         jobs: impl IntoIterator<Item = (QueueKey, QueueKey)>,
-    ) -> usize {
-        let Some(queue) = self.lanes.get_mut(&from) else { return 0 };
+    ) {
+        let Some(queue) = self.lanes.get_mut(&from) else { return };
         let before = queue.state();
         let found: BTreeSet<QueueKey> =
             jobs.into_iter().filter(|(old, _)| queue.remove(*old)).map(|(_, new)| new).collect();
         let after = queue.state();
-        self.count_out(from, found.len(), before);
-        self.move_lane(from, before, after);
         let moved = found.len();
+        self.move_lane(from, before, after);
+        // They are counted in before they are counted out, so that a last start stays known of which both lanes are.
         self.push_run(to, found);
-        moved
+        self.count_out(from, moved, before);
     }
 
     /// Counts jobs that a lane has got. `after` is how it stands now.

@@ -71,8 +71,6 @@ impl Model {
         let members: Vec<u64> =
             self.jobs.iter().filter(|job| job.batch == Some(first.0)).map(|job| job.id).collect();
         for id in members {
-            // A lane that is empty meanwhile forgets its last start: a job that comes back may count as one that has waited all the time.
-            self.passed_over.remove(&id);
             let job = self.job_mut(id).expect("it was just found");
             job.batch_paused = paused;
             if !paused && matches!(job.standing, LiveState::Queued { .. }) {
