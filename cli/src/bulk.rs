@@ -13,16 +13,22 @@ use serde_json::Value;
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::failure::{self, Exit, Failure};
-use crate::job_refs::JobRef;
+use crate::job_refs::{self, JobRef};
 use crate::jobs;
 use crate::records;
 use crate::screen::{self, Format};
 pub(crate) use acknowledge::acknowledge_all;
 pub(crate) use batch_cancel::{cancel_batch, cancel_batch_if_confirmed};
 
-/// Filters that select jobs instead of ids.
+/// The jobs of an operation: ids, or filters instead of them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Selection {
+    /// Ids of the jobs; `1064[3]`, `1064[3-9]` and `1064[3,7]` are members of batch 1064 by their index. Quote them: shells expand brackets.
+    #[arg(value_name = "ID", value_parser = job_refs::parse_several)]
+    pub(crate) ids: Vec<JobRef>,
+    /// Of the batch whose first job this is, all jobs that the operation is for.
+    #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
+    pub(crate) batch: Option<u64>,
     #[command(flatten)]
     filters: jobs::Filters,
     /// Do not ask before the operation on the jobs that the filters select.
@@ -37,14 +43,10 @@ impl Selection {
     }
 
     /// The query that selects the jobs; `None` if ids are given.
-    pub(crate) fn query(
-        &self,
-        ids: &[JobRef],
-        batch: Option<u64>,
-    ) -> Result<Option<Vec<(&'static str, String)>>, Failure> {
+    pub(crate) fn query(&self) -> Result<Option<Vec<(&'static str, String)>>, Failure> {
         let mut query = self.filters.query();
-        query.extend(batch.map(|batch| ("batch", batch.to_string())));
-        match (ids.is_empty(), query.is_empty()) {
+        query.extend(self.batch.map(|batch| ("batch", batch.to_string())));
+        match (self.ids.is_empty(), query.is_empty()) {
             (false, true) => Ok(None),
             (true, false) => Ok(Some(query)),
             (false, false) => Err(Failure::new(Exit::Usage, "ids and filters exclude each other")),

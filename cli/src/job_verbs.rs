@@ -17,11 +17,11 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::bulk::{Operation, Selection, apply_to_all, cancel_batch};
 use crate::failure::{self, Exit, Failure};
-use crate::job_refs::{self, JobRef};
+use crate::job_refs;
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::JobView as _;
-use crate::{error_output, jobs, view};
+use crate::{error_output, view};
 pub(crate) use ack::{AckFlags, ack};
 pub(crate) use retry::{RetryFlags, retry};
 
@@ -36,12 +36,6 @@ pub(crate) use retry::{RetryFlags, retry};
 pub(crate) struct CancelFlags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Ids of the jobs; `1064[3]`, `1064[3-9]` and `1064[3,7]` are members of batch 1064 by their index. Quote them: shells expand brackets.
-    #[arg(value_name = "ID", value_parser = job_refs::parse_several)]
-    ids: Vec<JobRef>,
-    /// All jobs that have not ended of the batch whose first job this is.
-    #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
-    batch: Option<u64>,
     #[command(flatten)]
     selection: Selection,
 }
@@ -58,12 +52,6 @@ pub(crate) struct CancelFlags {
 pub(crate) struct ReleaseFlags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Ids of the jobs; `1064[3]`, `1064[3-9]` and `1064[3,7]` are members of batch 1064 by their index. Quote them: shells expand brackets.
-    #[arg(value_name = "ID", value_parser = job_refs::parse_several)]
-    ids: Vec<JobRef>,
-    /// All quarantined jobs of the batch whose first job this is.
-    #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
-    batch: Option<u64>,
     #[command(flatten)]
     selection: Selection,
 }
@@ -71,9 +59,9 @@ pub(crate) struct ReleaseFlags {
 /// Cancels jobs; goes on after one that cannot be cancelled.
 pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let query = flags.selection.query(&flags.ids, flags.batch)?;
+    let query = flags.selection.query()?;
     // A batch alone is a set that the caller has named: there is nothing to confirm.
-    let batch = flags.batch.filter(|_| query.as_ref().is_some_and(|query| query.len() == 1));
+    let batch = flags.selection.batch.filter(|_| query.as_ref().is_some_and(|query| query.len() == 1));
     if let (Some(query), None) = (&query, batch) {
         let operation = Operation { verb: "cancel", key: None, body: None };
         return apply_to_all(&api, &flags.common, operation, query, flags.selection.yes).await;
@@ -85,18 +73,18 @@ pub(crate) async fn cancel(flags: CancelFlags) -> anyhow::Result<()> {
         true => "is cancelled".to_owned(),
         false => "is being stopped".to_owned(),
     };
-    let ids = job_refs::ids(&api, &flags.ids).await?;
+    let ids = job_refs::ids(&api, &flags.selection.ids).await?;
     apply_to_ids(&api, &flags.common, &ids, "cancel", effect).await
 }
 
 /// Releases jobs; goes on after one that cannot be released.
 pub(crate) async fn release(flags: ReleaseFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    if let Some(query) = flags.selection.query(&flags.ids, flags.batch)? {
+    if let Some(query) = flags.selection.query()? {
         let operation = Operation { verb: "release", key: None, body: None };
         return apply_to_all(&api, &flags.common, operation, &query, flags.selection.yes).await;
     }
-    let ids = job_refs::ids(&api, &flags.ids).await?;
+    let ids = job_refs::ids(&api, &flags.selection.ids).await?;
     apply_to_ids(&api, &flags.common, &ids, "release", released).await
 }
 

@@ -1,4 +1,4 @@
-//! `longshore batch ID results`: what each member was given and what it left, in the order of the members. A page is printed when it was read.
+//! `longshore batch ID results`: what each member was given and what it left, in the order of the members. Each page is printed as soon as it is read.
 
 use serde_json::Value;
 use server::http::present::shapes::ListedJob;

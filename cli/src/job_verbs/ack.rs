@@ -8,8 +8,8 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::bulk::{self, BulkResult, Selection};
 use crate::failure::{Exit, Failure};
-use crate::job_refs::{self, JobRef};
-use crate::{jobs, records, screen};
+use crate::job_refs;
+use crate::{records, screen};
 
 /// Say that failures are dealt with, so that they are no longer unresolved.
 ///
@@ -25,12 +25,6 @@ use crate::{jobs, records, screen};
 pub(crate) struct AckFlags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Ids of the jobs; members of a batch by their indexes, as `1064[3-9]`.
-    #[arg(value_name = "ID", value_parser = job_refs::parse_several)]
-    ids: Vec<JobRef>,
-    /// All unresolved failures of the batch whose first job this is.
-    #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
-    batch: Option<u64>,
     #[command(flatten)]
     selection: Selection,
     /// Why they are dealt with, for those who look at them later: one line of at most 300 characters.
@@ -47,7 +41,7 @@ pub(crate) struct AckFlags {
 /// Acknowledges failures; goes on after one that cannot be acknowledged.
 pub(crate) async fn ack(flags: AckFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let selected = flags.selection.query(&flags.ids, flags.batch)?;
+    let selected = flags.selection.query()?;
     let undo = flags.undo.then_some(("undo", "1"));
     if flags.dry_run {
         return count(&api, &flags, selected, undo).await;
@@ -66,7 +60,7 @@ pub(crate) async fn ack(flags: AckFlags) -> anyhow::Result<()> {
         return bulk::acknowledge_all(&api, &flags.common, verb, &query, &body.into(), flags.selection.yes)
             .await;
     }
-    let ids = job_refs::ids(&api, &flags.ids).await?;
+    let ids = job_refs::ids(&api, &flags.selection.ids).await?;
     let mut result = VerbResult::new(flags.common.format);
     let effect = |_: &_| if flags.undo { "is no longer acknowledged" } else { "is acknowledged" }.to_owned();
     let query: Vec<(&str, &str)> = undo.into_iter().collect();
@@ -90,7 +84,7 @@ async fn count(
         None => {
             let request =
                 api.request(Method::POST, &path).query(&[("dry_run", "1")]).query(&undo.map(|it| [it]));
-            let ids = job_refs::ids(api, &flags.ids).await?;
+            let ids = job_refs::ids(api, &flags.selection.ids).await?;
             let answer = api.json(request.json(&json!({ "ids": ids }))).await?;
             api::parse::<BulkResult>(api, &answer)?.matched
         }

@@ -10,12 +10,12 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::bulk::{Operation, Selection, apply_to_all};
 use crate::failure::{Exit, Failure};
-use crate::job_refs::{self, JobRef};
+use crate::job_refs;
 use crate::new_job::{NewJobArgs, note_warning};
 use crate::outage::Outage;
 use crate::overrides::{self, Overrides};
 use crate::screen;
-use crate::{jobs, view, wait};
+use crate::{view, wait};
 
 /// Run jobs that have ended again, as new jobs.
 #[derive(Debug, clap::Args)]
@@ -43,12 +43,6 @@ replace those of the same name.")]
 pub(crate) struct RetryFlags {
     #[command(flatten)]
     common: CommonArgs,
-    /// Ids of the jobs; `1064[3]`, `1064[3-9]` and `1064[3,7]` are members of batch 1064 by their index. Quote them: shells expand brackets.
-    #[arg(value_name = "ID", value_parser = job_refs::parse_several)]
-    ids: Vec<JobRef>,
-    /// All failed, expired and lost jobs of the batch whose first job this is.
-    #[arg(long, value_name = "ID", conflicts_with = "ids", value_parser = jobs::parse_job_id)]
-    batch: Option<u64>,
     #[command(flatten)]
     selection: Selection,
     /// Use the current definition, or the revision that the job was made with.
@@ -85,14 +79,14 @@ struct Changes {
 
 /// Makes new jobs like ended ones; goes on after one that cannot be tried again.
 pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
-    flags.check_one_id(flags.ids.len())?;
+    flags.check_one_id(flags.selection.ids.len())?;
     flags.next.check(flags.common.format)?;
     let selected = flags.selected()?;
     let api = Api::new(&flags.common.server_args)?;
     if let Some(query) = selected {
         return retry_selected(&api, flags, query).await;
     }
-    let ids = job_refs::ids(&api, &flags.ids).await?;
+    let ids = job_refs::ids(&api, &flags.selection.ids).await?;
     flags.check_one_id(ids.len())?;
     if flags.next.follow && ids.len() > 1 {
         let hint = "use --wait, or follow each new job with 'longshore logs -f'";
@@ -118,7 +112,7 @@ async fn retry_selected(
     }
     if flags.next.follow || flags.next.wait.is_some() {
         let text = "--wait and --follow are for jobs that are given by id";
-        let hint = match flags.batch {
+        let hint = match flags.selection.batch {
             Some(batch) => format!("use 'longshore batch {batch} retry --wait'"),
             None => "add --quiet, and give the ids that it prints to 'longshore wait'".to_owned(),
         };
@@ -231,8 +225,8 @@ impl RetryFlags {
 
     /// The query that selects the jobs; `None` if ids are given.
     fn selected(&self) -> Result<Option<Vec<(&'static str, String)>>, Failure> {
-        self.selection.query(&self.ids, self.batch).map_err(|failure| {
-            let is_for_ids = !self.ids.is_empty() && self.selection.has_label();
+        self.selection.query().map_err(|failure| {
+            let is_for_ids = !self.selection.ids.is_empty() && self.selection.has_label();
             if is_for_ids { failure.hint("to label the new job, use --set-label") } else { failure }
         })
     }

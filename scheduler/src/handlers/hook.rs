@@ -21,7 +21,8 @@ use crate::run_on::RunOnRole;
 use crate::state::State;
 use crate::step::{Change, Ended, Note, Rejection};
 
-/// A container of this job has started. Only the first one counts: a retry is no start of the job. The start of a `run_on` member is that of its parent.
+/// A container of this job has started. Only the first one counts: a retry is no start of the job. The start of a `run_on` member is that of
+/// its parent.
 pub(crate) fn started(scheduler: &mut Scheduler, id: JobId, attempt: AttemptNo, at: Timestamp) {
     if let Some(parent) = scheduler.parent_of(id) {
         return run_on::member_started(scheduler, parent, at);

@@ -206,8 +206,8 @@ impl Model {
     }
 
     /// When to look again for a worker that could take the place of `holder`, which is silent: there is none now. Workers that are only
-    /// full, cordoned or excluded could; those that are leaving could not, and none could as long as the definition or the batch is paused. A revoked worker
-    /// does not come back, so it is not waited for.
+    /// full, cordoned or excluded could; those that are leaving could not, and none could as long as the definition or the batch is paused. A
+    /// revoked worker does not come back, so it is not waited for.
     pub(super) fn next_look(&self, job: &Job, holder: &Worker) -> Option<Uptime> {
         let (definition, now) = (&job.definition, self.now.up);
         let stopping = job.attempt().and_then(|attempt| attempt.stopping);

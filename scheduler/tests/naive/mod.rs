@@ -311,7 +311,7 @@ impl Model {
             Input::Operate(ticket, worker, operation) => self.operate(ticket, worker, operation),
             Input::Pause(it) => self.pause(it),
             Input::MissingSecrets(revisions) => self.missing_secrets = revisions,
-            // The walks have no batches that are cancelled as a whole or have limits, and no schedules. No administrator reserves labels on a walk: a unit test does.
+            // The walks have no schedules, and no batches that are cancelled or have limits. A unit test reserves labels.
             Input::CancelBatch(_) | Input::ChangeBatch(_) => {}
             Input::Backfill(_) | Input::ReserveLabels(..) => {}
             Input::Tick => self.tick()?,

@@ -61,9 +61,7 @@ pub(super) struct LiveJobs {
     /// Queued jobs by the second since which they are due.
     queued: BTreeMap<i64, u32>,
     running: usize,
-    /// The running jobs of each definition that has some.
-    running_of: HashMap<DefinitionIndex, i64>,
-    /// The differences of these numbers since they were last taken.
+    /// The differences of the numbers of running jobs since they were last taken, by definition.
     running_changes: HashMap<DefinitionIndex, i64>,
     quarantined: usize,
 }
@@ -131,11 +129,6 @@ impl LiveJobs {
 
     fn count_running(&mut self, definition: DefinitionIndex, change: i64) {
         *self.running_changes.entry(definition).or_default() += change;
-        let running = self.running_of.entry(definition).or_default();
-        *running += change;
-        if *running == 0 {
-            self.running_of.remove(&definition);
-        }
     }
 
     /// Jobs that an operator has to release or cancel.
@@ -186,12 +179,13 @@ impl LiveJobs {
 
     /// Forgets all jobs.
     pub(super) fn clear(&mut self) {
-        self.pages.clear();
+        for facts in std::mem::take(&mut self.pages).values().flat_map(|page| &page.facts) {
+            if facts.state == State::Running {
+                self.count_running(facts.definition, -1);
+            }
+        }
         self.queued.clear();
         (self.running, self.quarantined) = (0, 0);
-        for (definition, running) in std::mem::take(&mut self.running_of) {
-            *self.running_changes.entry(definition).or_default() -= running;
-        }
     }
 }
 

@@ -36,7 +36,7 @@ fn summary_at(row: BatchRow, pauses: &Pauses, now: Timestamp) -> shapes::BatchSu
             lost: counts.lost,
         },
         progress: f64::from(ended) / f64::from(row.count.max(1)),
-        eta: estimated_end(&row, ended, now).map(Time),
+        eta: estimated_end(&row, ended, now).filter(|_| pause.is_none()).map(Time),
         max_failures: row.max_failures,
         max_failures_reached: row.has_reached_max_failures(),
         cancelled_by: row.cancelled_by,
@@ -68,6 +68,7 @@ fn estimated_end(row: &BatchRow, ended: u32, now: Timestamp) -> Option<Timestamp
 #[cfg(test)]
 mod tests {
     use protocol::JobId;
+    use scheduler::pauses::PauseTarget;
 
     use super::*;
     use crate::store::{BatchCounts, BatchState};
@@ -114,5 +115,12 @@ mod tests {
         assert_eq!(at(30, 10), (0.25, Some(41_000)));
         assert_eq!(at(40, 0), (0.0, None), "nothing to go by");
         assert_eq!(at(0, 40), (1.0, None));
+        let pauses = Pauses::of([(PauseTarget::Batch(JobId(1)), Timestamp(5_000).into())]);
+        let paused = summary_at(row(30, 10), &pauses, Timestamp(11_000));
+        assert_eq!(
+            (paused.pause.is_some(), paused.eta),
+            (true, None),
+            "nobody knows how long the pause lasts"
+        );
     }
 }

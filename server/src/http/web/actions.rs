@@ -96,7 +96,8 @@ pub(super) fn with_key(mut request: Request, fields: &Fields) -> Result<Request,
 /// The field of a form that has its idempotency key.
 const KEY: &str = "idempotency_key";
 
-/// `POST /jobs/{id}/{verb}`: cancel, release, retry or acknowledge; or undo an acknowledgement, retry the pipeline, or the members that did not succeed.
+/// `POST /jobs/{id}/{verb}`: cancel, release, retry or acknowledge; or undo an acknowledgement, retry the pipeline, or the members that did not
+/// succeed.
 pub(crate) async fn job(
     State(state): State<Arc<AppState>>,
     IdAndVerb(id, verb): IdAndVerb,

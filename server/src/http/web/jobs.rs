@@ -224,7 +224,8 @@ pub(crate) async fn ndjson(State(state): State<Arc<AppState>>, uri: Uri) -> Resu
     export(&state, ListAddress::of(&uri)?.query(), ExportFormat::Ndjson).await
 }
 
-/// `GET /search?q=`: a job by number, members of a batch by their positions (`12[3]`), a definition or worker by name, else jobs by the text of their reason.
+/// `GET /search?q=`: a job by number, members of a batch by their positions (`12[3]`), a definition or worker by name, else jobs by the text of
+/// their reason.
 pub(crate) async fn search(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     let mut query = Query::of(&uri)?;
     let text = query.text("q")?.unwrap_or_default().trim().to_owned();

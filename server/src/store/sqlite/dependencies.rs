@@ -216,6 +216,10 @@ pub(super) fn latest_of_chain(
     Ok(last)
 }
 
+/// The jobs between two numbers that wait, or waited, for others, in order.
+pub(super) const DEPENDENT: &str =
+    "SELECT DISTINCT job FROM dependencies WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
+
 /// Dependencies that one answer reads.
 const LINKS_MAX: usize = 10_000;
 

@@ -5,10 +5,11 @@ use rusqlite::{Connection, OptionalExtension};
 use scheduler::ids::GroupNo;
 use scheduler::input::KeyHolder;
 
+use super::installation::last_commit;
+
 /// The jobs behind a key, and the last commit that this connection sees.
 pub(super) fn key(connection: &Connection, key: &str) -> rusqlite::Result<(Option<KeyHolder>, GroupNo)> {
-    let sql = "SELECT committed FROM installation";
-    let committed: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    let committed = last_commit(connection)?;
     let holder = connection
         .prepare_cached("SELECT job, count, digest FROM keys WHERE key = ?1")?
         .query_row([key], |row| {
@@ -16,7 +17,7 @@ pub(super) fn key(connection: &Connection, key: &str) -> rusqlite::Result<(Optio
             Ok(KeyHolder { job: JobId(job.cast_unsigned()), count, digest: u128::from_be_bytes(digest) })
         })
         .optional()?;
-    Ok((holder, GroupNo(committed.cast_unsigned())))
+    Ok((holder, committed))
 }
 
 /// The keys that begin with this text, by a range of the primary key: SQLite compares the bytes of UTF-8, in the order of the characters.

@@ -2,8 +2,8 @@
 //!
 //! A query is split into parts by table: live jobs, ended jobs by their partial indexes, and the other ended jobs (module `parts`).
 //! Ended jobs are read backwards from the cursor; by definition, worker or requester, only in blocks that have any of it. By label or schedule
-//! (module `tag`), live jobs and unresolved failures are searched only in blocks that have any, because labels of ended jobs may be millions. Each part gives at most
-//! a page; the newest of all make the page. Many names are one search together (module `names`).
+//! (module `tag`), live jobs and unresolved failures are searched only in blocks that have any, because labels of ended jobs may be millions.
+//! Each part gives at most a page; the newest of all make the page. Many names are one search together (module `names`).
 
 mod coarse;
 mod last;

@@ -22,6 +22,7 @@ mod failures;
 mod faults;
 mod gpus;
 mod hooks;
+mod installation;
 mod interventions;
 mod json_column;
 mod keys;

@@ -148,7 +148,11 @@ struct OtherTables {
 impl OtherTables {
     fn of(connection: &Connection, range: (i64, i64)) -> rusqlite::Result<Self> {
         let jobs = |sql| jobs_within(connection, sql, range);
-        Ok(Self { retried: jobs(RETRIED)?, in_sets: jobs(IN_SETS)?, dependent: jobs(DEPENDENT)? })
+        Ok(Self {
+            retried: jobs(RETRIED)?,
+            in_sets: jobs(run_on::IN_SETS)?,
+            dependent: jobs(dependencies::DEPENDENT)?,
+        })
     }
 }
 
@@ -192,11 +196,6 @@ pub(super) fn members_sql() -> String {
 
 pub(super) const RETRIED: &str = "SELECT retry_of FROM jobs WHERE retry_of BETWEEN ?1 AND ?2
     UNION SELECT retry_of FROM ended WHERE retry_of BETWEEN ?1 AND ?2";
-
-const IN_SETS: &str = "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2
-    UNION SELECT job FROM members WHERE job BETWEEN ?1 AND ?2";
-
-pub(super) const DEPENDENT: &str = "SELECT DISTINCT job FROM dependencies WHERE job BETWEEN ?1 AND ?2";
 
 /// Bytes of inputs, parameters, environment, arguments and labels after which a slice ends.
 const BYTES_MAX: usize = 4 << 20;

@@ -153,6 +153,10 @@ pub(super) fn remove(connection: &Connection, job: i64) -> rusqlite::Result<()> 
     Ok(())
 }
 
+/// The parents and members between two numbers, in order.
+pub(super) const IN_SETS: &str = "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2
+    UNION SELECT job FROM members WHERE job BETWEEN ?1 AND ?2 ORDER BY 1";
+
 const PARENT_COLUMNS: &str = "p.job, p.wanted, p.workers, p.is_complete, p.started_at, p.cancelled_by, p.total, p.succeeded, \
      p.failed, p.cancelled, p.expired, p.lost";
 

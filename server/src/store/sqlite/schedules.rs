@@ -13,6 +13,7 @@ use scheduler::schedule::backfill::LedgerReading;
 use scheduler::schedule::catch_up::SlotCount;
 use scheduler::schedules::{FireRow, FireVerdict, LastFire, LiveSchedules, ScheduleRow};
 
+use super::installation::last_commit;
 use super::{expectations, json_column, pauses};
 use crate::store::fold::ScheduleChange;
 use crate::store::{FireFilter, FireRecord, JobSlot, ScheduleState, instant_for_followers, slot_in};
@@ -221,11 +222,8 @@ pub(super) fn ledger_as_of(
     range: (Timestamp, Timestamp),
     limit: usize,
 ) -> rusqlite::Result<(LedgerReading, GroupNo)> {
-    // The number comes first: what is read after it is at least as new.
-    let committed: i64 =
-        connection.prepare_cached("SELECT committed FROM installation")?.query_row([], |row| row.get(0))?;
-    let reading = ledger(connection, definition, schedule, range, limit)?;
-    Ok((reading, GroupNo(committed.cast_unsigned())))
+    let committed = last_commit(connection)?;
+    Ok((ledger(connection, definition, schedule, range, limit)?, committed))
 }
 
 /// The known facts about the slots of a range.

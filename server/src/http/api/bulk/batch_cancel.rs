@@ -42,15 +42,19 @@ pub(crate) async fn cancel_batch(
     let dry_run = query.switch("dry_run")?;
     let before = query.text("cursor")?.as_deref().map(cursor::read).transpose()?;
     query.finish()?;
-    let (verb, revision) = (Verb::Cancel, RevisionChoice::Current);
-    let (by, request_id) = (requester(&parts), RequestId::of(&parts.extensions));
-    let operation =
-        Arc::new(Operation { state, verb, revision, by, request_id, key: None, acknowledgement: None });
+    let operation = cancel_operation(state, &parts);
     let mut result = BulkResult { dry_run, ..BulkResult::default() };
     let members = JobFilter { before, ..members_of(first) };
     operation.cancel_members(first, members, &mut result).await?;
-    note::detail(verb.in_words(&result));
+    note::detail(Verb::Cancel.in_words(&result));
     Ok(json(StatusCode::OK, HeaderMap::new(), &result))
+}
+
+/// The cancel of members, as this request makes it.
+fn cancel_operation(state: Arc<AppState>, parts: &Parts) -> Arc<Operation> {
+    let (verb, revision) = (Verb::Cancel, RevisionChoice::Current);
+    let (by, request_id) = (requester(parts), RequestId::of(&parts.extensions));
+    Arc::new(Operation { state, verb, revision, by, request_id, key: None, acknowledgement: None })
 }
 
 /// Refuses a token that may not act on all members of a batch that have not ended.
@@ -62,18 +66,7 @@ pub(crate) async fn check_scope_of_members(
     first: JobId,
     parts: &Parts,
 ) -> Result<(), Problem> {
-    let (verb, revision) = (Verb::Cancel, RevisionChoice::Current);
-    let (by, request_id) = (requester(parts), RequestId::of(&parts.extensions));
-    let operation = Operation {
-        state: Arc::clone(state),
-        verb,
-        revision,
-        by,
-        request_id,
-        key: None,
-        acknowledgement: None,
-    };
-    match Arc::new(operation).reach_of(first).await? {
+    match cancel_operation(Arc::clone(state), parts).reach_of(first).await? {
         Reach::All => Ok(()),
         // A token with a whole scope may act on all of them.
         Reach::Some => Ok(Actor::current().check_whole_scope()?),

@@ -1,5 +1,5 @@
-//! The options of the batch that repeats jobs of a pipeline: it has the name and the limits of the batch that these jobs are members of, as if that batch
-//! were retried.
+//! The options of the batch that repeats jobs of a pipeline: it has the name and the limits of the batch that these jobs are members of, as if
+//! that batch were retried.
 
 use protocol::JobId;
 use scheduler::batches::BatchOptions;

@@ -71,7 +71,8 @@ pub struct BatchSummary {
     pub counts: BatchCounts,
     /// The part of the members that have ended, from 0 to 1.
     pub progress: f64,
-    /// The estimated end, if the rest takes as long for each member as those that have ended took since the acceptance.
+    /// The estimated end, if the rest takes as long for each member as those that have ended took since the acceptance; absent while
+    /// the batch is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<Time>,
     /// After this many failed members, those that have not started are cancelled.

@@ -6,13 +6,18 @@ use protocol::{JobId, Revision, Timestamp};
 use super::*;
 use crate::positions::Positions;
 
+/// A store with one job, and a shell on its file.
+fn with_one_job(data_dir: &TestDataDir) -> ((SqliteStore, SqliteArchive), Connection) {
+    let (mut store, archive) = data_dir.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
+    ((store, archive), data_dir.sql())
+}
+
 #[test]
 fn every_pair_of_filters_is_answered_by_an_index() {
     let data_dir = TestDataDir::new();
-    let (mut store, _archive) = data_dir.open();
-    let loaded = store.load(&mut |_| {}).unwrap();
-    store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
-    let shell = data_dir.sql();
+    let (_open, shell) = with_one_job(&data_dir);
     for (first, add_first) in FILTERS {
         for (second, add_second) in FILTERS {
             let mut filter = JobFilter::default();
@@ -32,10 +37,7 @@ fn every_pair_of_filters_is_answered_by_an_index() {
 #[test]
 fn outcomes_and_exit_codes_are_searched_by_their_own_indexes() {
     let data_dir = TestDataDir::new();
-    let (mut store, _archive) = data_dir.open();
-    let loaded = store.load(&mut |_| {}).unwrap();
-    store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
-    let shell = data_dir.sql();
+    let (_open, shell) = with_one_job(&data_dir);
     let outcome = JobFilter { outcomes: vec![Outcome::OomKilled], ..JobFilter::default() };
     let exit_code = JobFilter { exit_code: Some(77), ..JobFilter::default() };
     for (filter, index) in [(outcome, "by_outcome"), (exit_code, "by_exit_code")] {
@@ -54,10 +56,7 @@ fn outcomes_and_exit_codes_are_searched_by_their_own_indexes() {
 #[test]
 fn unresolved_failures_and_jobs_in_backoff_have_indexes_of_their_own() {
     let data_dir = TestDataDir::new();
-    let (mut store, _archive) = data_dir.open();
-    let loaded = store.load(&mut |_| {}).unwrap();
-    store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
-    let shell = data_dir.sql();
+    let (_open, shell) = with_one_job(&data_dir);
     let name = Some("resize".to_owned());
     let unresolved = JobFilter { unresolved: true, ..JobFilter::default() };
     for (filter, index) in [
@@ -309,10 +308,7 @@ const FILTERS: &[(&str, AddFilter)] = &[
 #[test]
 fn lists_are_read_by_index_and_in_order() {
     let data_dir = TestDataDir::new();
-    let (mut store, _archive) = data_dir.open();
-    let loaded = store.load(&mut |_| {}).unwrap();
-    store.commit(&group(&loaded, 1, vec![added(1)])).unwrap();
-    let shell = data_dir.sql();
+    let (_open, shell) = with_one_job(&data_dir);
     let name = Some("resize".to_owned());
     let label = Some(("team".to_owned(), "blue".to_owned()));
     let schedule = Some("nightly".to_owned());

@@ -8,9 +8,10 @@ use scheduler::step::{Ended, Note};
 
 use super::*;
 use crate::positions::Positions;
+use crate::store::sqlite::dependencies::DEPENDENT;
 use crate::store::sqlite::positions::{TOLD_BY_NUMBER, TOLD_BY_POSITION};
-use crate::store::sqlite::repeatable::{DEPENDENT, RETRIED, members_sql};
-use crate::store::{MemberArchive as _, MemberData, RetentionCutoffs, UnsuccessfulMember};
+use crate::store::sqlite::repeatable::{RETRIED, members_sql};
+use crate::store::{MemberArchive as _, MemberData, UnsuccessfulMember};
 
 fn new_batch(first: u64, count: u32, retry_of: Option<u64>) -> Change {
     let options = BatchOptions { retry_of: retry_of.map(JobId), ..BatchOptions::default() };
@@ -106,15 +107,7 @@ fn positions_are_found_by_an_index_and_go_with_their_jobs() {
     }
     let ends = [1, 2, 4, 6, 7, 8].map(|job| ended(job, State::Succeeded, "")).to_vec();
     store.commit(&group(&loaded, 4, ends)).unwrap();
-    let cutoffs = RetentionCutoffs {
-        ended_since: Timestamp(i64::MAX),
-        ended_max: 0,
-        keyed_since: Timestamp(0),
-        late_since: Timestamp(0),
-        rows_max: 1_000,
-        by: None,
-    };
-    store.remove(loaded.epoch, &cutoffs).unwrap();
+    store.remove(loaded.epoch, &remove::NOTHING).unwrap();
     let left: i64 = shell.query_row("SELECT count(*) FROM told_positions", [], |row| row.get(0)).unwrap();
     assert_eq!((left, archive.batch(JobId(7)).unwrap()), (0, None));
 }

@@ -5,7 +5,6 @@ use scheduler::details::JobDetails;
 use scheduler::limits::keys::JobKeys;
 
 use super::*;
-use crate::store::RetentionCutoffs;
 
 #[test]
 fn a_long_batch_that_was_not_finished_leaves_nothing_behind() {
@@ -70,15 +69,7 @@ fn retention_leaves_the_place_of_members_that_are_still_to_come() {
     let numbers = 5_001..=9_000;
     store.commit(&group(&loaded, 2, numbers.clone().map(added).collect())).unwrap();
     store.commit(&group(&loaded, 3, numbers.map(cancelled).collect())).unwrap();
-    let cutoffs = RetentionCutoffs {
-        ended_since: Timestamp(i64::MAX),
-        ended_max: 0,
-        keyed_since: Timestamp(0),
-        late_since: Timestamp(0),
-        rows_max: 1_000,
-        by: None,
-    };
-    while store.remove(loaded.epoch, &cutoffs).unwrap().more {}
+    while store.remove(loaded.epoch, &remove::NOTHING).unwrap().more {}
     let formed = Change::BatchCompleted { first: JobId(1) };
     store.commit(&group(&loaded, 4, [members(4_001..=5_000), vec![formed]].concat())).unwrap();
     let filter = JobFilter { name: Some("resize".into()), limit: 1, ..JobFilter::default() };

@@ -4,7 +4,7 @@ use super::*;
 use crate::store::{DefinitionCutoffs, DefinitionRemoval, Removed, RetentionCutoffs};
 
 /// Nothing but what lives is kept.
-const NOTHING: RetentionCutoffs = RetentionCutoffs {
+pub(super) const NOTHING: RetentionCutoffs = RetentionCutoffs {
     ended_since: Timestamp(i64::MAX),
     ended_max: 0,
     keyed_since: Timestamp(i64::MAX),

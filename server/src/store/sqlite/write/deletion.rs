@@ -12,7 +12,7 @@ use super::{Failure, InstallationCounters, WriteCache, WriteResult, definition_e
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_REQUESTER, last_of};
 use crate::store::sqlite::positions::TOLD_BY_NUMBER;
 use crate::store::sqlite::rows::{self, HAS_LABELS, HAS_NARROWING, HAS_OVERRIDES};
-use crate::store::sqlite::{failures, hooks, run_on};
+use crate::store::sqlite::{dependencies, failures, hooks, run_on};
 
 /// An ended job that retention may delete.
 #[derive(Clone, Copy, Debug)]
@@ -129,8 +129,8 @@ impl Candidates {
 fn delete_rows(connection: &Connection, block: i64, doomed: &[Candidate]) -> WriteResult {
     let noted = jobs_of(connection, block, NOTED)?;
     let hooked = jobs_of(connection, block, HOOKED)?;
-    let dependent = jobs_of(connection, block, DEPENDENT)?;
-    let in_sets = jobs_of(connection, block, IN_SETS)?;
+    let dependent = jobs_of(connection, block, dependencies::DEPENDENT)?;
+    let in_sets = jobs_of(connection, block, run_on::IN_SETS)?;
     let told = jobs_of(connection, block, TOLD_BY_NUMBER)?;
     let mut ended = connection.prepare_cached("DELETE FROM ended WHERE id = ?1")?;
     for candidate in doomed {
@@ -177,13 +177,6 @@ const PARENTS: &str = "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2 ORDER
 /// Jobs that have notes, or had too many: few.
 const NOTED: &str = "SELECT job FROM notes WHERE job BETWEEN ?1 AND ?2
     UNION SELECT job FROM left_out WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
-
-/// Jobs that waited for others.
-const DEPENDENT: &str = "SELECT DISTINCT job FROM dependencies WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
-
-/// Parents and members.
-const IN_SETS: &str = "SELECT job FROM parents WHERE job BETWEEN ?1 AND ?2
-    UNION SELECT job FROM members WHERE job BETWEEN ?1 AND ?2 ORDER BY 1";
 
 /// Jobs that have hooks, or that a hook made.
 const HOOKED: &str = "SELECT parent FROM hooks WHERE parent BETWEEN ?1 AND ?2
