@@ -21,7 +21,7 @@ use super::Schedule;
 /// How late a slot may be decided and still count as on time.
 pub const ON_TIME: Duration = Duration::from_secs(10);
 
-/// So many slots of a rule that is not an interval are counted; beyond it the count is a lower bound.
+/// The most slots of a rule other than an interval that are counted; beyond it the count is a lower bound.
 pub const COUNTED_MAX: u64 = 1_000;
 
 /// The most that one plan fires. The rest follows with the next plan, from the cursor that this one leaves.
@@ -30,9 +30,9 @@ pub const FIRES_PER_PLAN: usize = 100;
 /// How many slots a run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotCount {
-    /// So many, or at least so many.
+    /// The number of slots, or a lower bound of it.
     pub count: u64,
-    /// All were counted.
+    /// True if all were counted.
     pub exact: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct SlotCount {
 pub struct CatchUp {
     /// The slots that still make jobs.
     pub mode: CatchUpMode,
-    /// How long ago a slot may be and still be caught up.
+    /// How long ago a slot may have been due, jitter included, and still be caught up.
     pub window: Duration,
     /// How many slots are caught up at most, the newest ones.
     pub limit: u32,
@@ -186,7 +186,8 @@ fn plan_late(
         push(runs, schedule, cursor, last_late, SlotDecision::MissedPolicy);
         return last_late;
     }
-    let last_too_old = schedule.last_slot_in(cursor, Timestamp((now - policy.window).0.saturating_sub(1)));
+    // As with lateness, the time counts since a slot was due: a jitter longer than the window would leave every slot out.
+    let last_too_old = last_due(schedule, cursor, Timestamp((now - policy.window).0.saturating_sub(1)));
     let last_too_old = last_too_old.map(|slot| slot.min(last_late));
     if let Some(slot) = last_too_old {
         push(runs, schedule, cursor, slot, SlotDecision::MissedWindow);
@@ -360,6 +361,20 @@ mod tests {
         };
         assert!(at(Timestamp(due.0 - 1)).is_empty());
         assert_eq!(told(&at(due)), ["5-5 1 Fire"]);
+    }
+
+    #[test]
+    fn the_window_is_measured_from_the_time_when_a_slot_was_due() {
+        let schedule = Schedule { jitter: Duration::from_secs(3_600), ..minutely() };
+        let due = schedule.due_at(Timestamp(5 * MINUTE));
+        let policy = CatchUp { window: Duration::from_secs(60), ..policy(CatchUpMode::Latest) };
+        assert!(
+            due > Timestamp(6 * MINUTE) + Duration::from_secs(60),
+            "the test needs a slot with a long jitter"
+        );
+        let at = |now| plan(&schedule, Timestamp(4 * MINUTE), now, PlannedSlots::Due, None, policy);
+        assert_eq!(told(&at(due + Duration::from_secs(60)))[0], "5-5 1 CatchUp");
+        assert_eq!(told(&at(Timestamp(due.0 + 60_001)))[0], "5-5 1 MissedWindow");
     }
 
     #[test]

@@ -228,9 +228,7 @@ mod tests {
         ] {
             assert_eq!(read(command), Ssh::Kept(why.to_owned()), "{command}");
         }
-        assert!(
-            matches!(read("ssh '' ls"), Ssh::Kept(why) if why.starts_with("no worker can have"))
-        );
+        assert!(matches!(read("ssh '' ls"), Ssh::Kept(why) if why.starts_with("no worker can have")));
         for command in ["rsync -a a b", "ssh-keygen -R web1", "echo sshd"] {
             assert_eq!(read(command), Ssh::Unused, "{command}");
         }
