@@ -161,6 +161,27 @@ fn definition_of(connection: &Connection, job: JobId) -> rusqlite::Result<Option
         .optional()
 }
 
+/// The definition that gets the messages about a batch: that of its first member, whose row is kept while the batch lives. A batch that repeats
+/// members of another one belongs to the definition of that one, if its first member is still kept: who was told of a failure is told of the repair.
+fn definition_of_batch(connection: &Connection, first: JobId) -> rusqlite::Result<Option<String>> {
+    let original: Option<i64> = connection
+        .prepare_cached(
+            "WITH RECURSIVE chain (id, repeats) AS (
+                 SELECT id, retry_of FROM batches WHERE id = ?1
+                 UNION SELECT earlier.id, earlier.retry_of FROM chain JOIN batches AS earlier ON earlier.id = chain.repeats
+                 LIMIT 100)
+             SELECT min(id) FROM chain",
+        )?
+        .query_row([first.0.cast_signed()], |row| row.get(0))?;
+    let original = original.map(|id| JobId(id.cast_unsigned())).filter(|original| *original != first);
+    if let Some(original) = original
+        && let Some(definition) = definition_of(connection, original)?
+    {
+        return Ok(Some(definition));
+    }
+    definition_of(connection, first)
+}
+
 /// Counts an occasion in the open message of each target, or begins one.
 fn write(
     connection: &Connection,
@@ -206,8 +227,7 @@ fn write(
     Ok(())
 }
 
-/// Writes the messages about the end of a batch, to the targets of the definition of its first member: that row is kept while the batch lives.
-/// Each end has a message of its own, whatever the period, until too many of them wait.
+/// Writes the messages about the end of a batch, to the targets of its definition. Each end has a message of its own, whatever the period, until too many of them wait.
 fn write_batch_end(
     connection: &Connection,
     rules: &NotifyRules,
@@ -216,7 +236,7 @@ fn write_batch_end(
     at: Timestamp,
 ) -> rusqlite::Result<()> {
     let Some(occasion) = Occasion::of_batch(state) else { return Ok(()) };
-    let Some(definition) = definition_of(connection, first)? else { return Ok(()) };
+    let Some(definition) = definition_of_batch(connection, first)? else { return Ok(()) };
     let (batch, occasion_name) = (first.0.cast_signed(), occasion.name());
     for rule in
         rules.0.get(definition.as_str()).into_iter().flatten().filter(|rule| rule.on.contains(occasion))
