@@ -14,6 +14,7 @@ pub mod config;
 pub mod doctor;
 pub mod engine;
 mod error;
+mod escape_sequence;
 pub mod events;
 pub mod excerpt;
 mod file_replacement;

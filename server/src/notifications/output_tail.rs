@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::occasion::Occasion;
 use crate::clock;
+use crate::escape_sequence;
 use crate::logs::{AttemptKey, Logs, LogsError, PieceData, Streams};
 use crate::store::{AttemptRow, JobRow};
 
@@ -122,34 +123,13 @@ fn clean_line(line: &str) -> String {
     let mut chars = line.chars();
     while let Some(char) = chars.next() {
         match char {
-            '\x1b' => skip_sequence(&mut chars),
+            '\x1b' => escape_sequence::skip(&mut chars),
             '\t' => clean.push_str("    "),
             _ if char.is_control() || changes_direction(char) => {}
             _ => clean.push(char),
         }
     }
     clean
-}
-
-/// Skips the rest of an escape sequence (ECMA-48): `[31m` of a colour, `]0;title` up to BEL or `ESC \`, or one character.
-fn skip_sequence(chars: &mut std::str::Chars<'_>) {
-    match chars.next() {
-        Some('[') => {
-            chars.find(|char| ('\x40'..='\x7e').contains(char));
-        }
-        Some(']' | 'P' | 'X' | '^' | '_') => {
-            while let Some(char) = chars.next() {
-                if char == '\x07' || (char == '\x1b' && chars.next().is_none_or(|next| next == '\\')) {
-                    return;
-                }
-            }
-        }
-        // Of a sequence with intermediate characters, such as a character set, the last one ends it.
-        Some('\x20'..='\x2f') => {
-            chars.find(|char| ('\x30'..='\x7e').contains(char));
-        }
-        _ => {}
-    }
 }
 
 /// Bytes of the text: services cut or refuse longer messages.

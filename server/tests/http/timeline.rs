@@ -245,7 +245,7 @@ async fn a_wait_is_shown_with_its_end_and_the_operators_remedy() {
     let held = server.get("/api/jobs/2").await.json();
     assert_eq!(
         held["pending_reason"]["text"],
-        "it is held because it kept losing its workers: release it, or cancel it"
+        "it is held after too many losses (of its workers or its containers): release it, or cancel it"
     );
     let last = told(&held).pop().unwrap();
     assert_eq!(

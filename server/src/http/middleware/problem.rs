@@ -340,7 +340,7 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         }
         PendingReason::Cordoned => "the workers that could run it are cordoned or draining",
         PendingReason::RuntimeUnavailable => {
-            "the container engine (runtime) of a worker that could run it does not answer"
+            "a worker that could run it can start nothing now: its container engine (runtime) does not answer, or its disk is full"
         }
         PendingReason::Excluded => "the workers that could run it have refused it, or failed to start it",
         PendingReason::ServerFull => "as many jobs run as the server allows (--max-running)",
@@ -355,7 +355,7 @@ pub const fn pending_text(reason: PendingReason) -> &'static str {
         }
         PendingReason::Soon => "it is about to be placed",
         PendingReason::Quarantined => {
-            "it is held because it kept losing its workers: release it, or cancel it"
+            "it is held after too many losses (of its workers or its containers): release it, or cancel it"
         }
     }
 }

@@ -100,7 +100,9 @@ const fn only_worker_text(reason: PendingReason) -> &'static str {
     match reason {
         PendingReason::TooLarge => "it offers less of a resource than the job reserves",
         PendingReason::Cordoned => "it is cordoned or draining",
-        PendingReason::RuntimeUnavailable => "its container engine (runtime) does not answer",
+        PendingReason::RuntimeUnavailable => {
+            "it can start nothing now: its container engine (runtime) does not answer, or its disk is full"
+        }
         PendingReason::Excluded => "it has refused the job, or failed to start it",
         PendingReason::Busy => "all its slots are taken",
         PendingReason::Resources => {

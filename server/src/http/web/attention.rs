@@ -237,7 +237,9 @@ const fn lasting(reason: PendingReason) -> Option<&'static str> {
         PendingReason::NoMatch => "no connected worker has the required labels, name or version",
         PendingReason::TooLarge => "no connected worker offers enough of a reserved resource",
         PendingReason::Cordoned => "the workers that fit are cordoned or draining",
-        PendingReason::RuntimeUnavailable => "the container engine of the workers that fit does not answer",
+        PendingReason::RuntimeUnavailable => {
+            "the workers that fit can start nothing now: their container engine does not answer, or their disk is full"
+        }
         PendingReason::Excluded => "the workers that fit have refused the job, or failed to start it",
         // The list names each pause, and each definition without its secrets.
         PendingReason::Paused

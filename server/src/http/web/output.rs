@@ -11,6 +11,7 @@ use protocol::JobId;
 use super::format;
 use super::jobs::Row;
 use super::page::{Frame, render};
+use crate::escape_sequence;
 use crate::http::api::{jobs, logs};
 use crate::http::middleware::problem::Problem;
 use crate::http::request::path::Id;
@@ -119,26 +120,8 @@ fn last_states(text: &str) -> String {
 
 /// Text without escape sequences and control characters: output of a job is hostile.
 pub(super) fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(char) = chars.next() {
-        match char {
-            '\u{1b}' => skip_escape(&mut chars),
-            '\n' | '\t' => plain.push(char),
-            other if other.is_control() => {}
-            other => plain.push(other),
-        }
-    }
-    plain
-}
-
-/// Skips the rest of an escape sequence: `[…letter`, `]…BEL`, or one character.
-fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    match chars.next() {
-        Some('[') => while chars.next().is_some_and(|char| !('@'..='~').contains(&char)) {},
-        Some(']') => while chars.next().is_some_and(|char| !matches!(char, '\u{7}' | '\u{1b}')) {},
-        _ => {}
-    }
+    let is_shown = |char: &char| !char.is_control() || matches!(char, '\n' | '\t');
+    escape_sequence::remove(text).chars().filter(is_shown).collect()
 }
 
 #[cfg(test)]

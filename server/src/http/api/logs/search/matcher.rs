@@ -3,6 +3,8 @@
 use regex_automata::meta::{BuildError, Config, Regex};
 use regex_automata::util::syntax;
 
+use crate::escape_sequence;
+
 /// The kind of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -42,9 +44,11 @@ impl Matcher {
         Regex::builder().configure(config).syntax(syntax).build(&pattern).map(Self).map_err(Box::new)
     }
 
-    /// Searches a line without its line break. Bytes that are not UTF-8 count as U+FFFD.
+    /// Searches a line without its line break, as people see it: without escape sequences, which may colour any part of it. Bytes that are not
+    /// UTF-8 count as U+FFFD.
     pub(super) fn find(&self, line: &[u8]) -> Option<Match> {
         let line = String::from_utf8_lossy(line);
+        let line = escape_sequence::remove(&line);
         let mut found = self.0.find_iter(&*line).take(RANGES_MAX).peekable();
         let first = found.peek()?.start();
         let (begin, end) = if line.len() <= TEXT_BYTES_MAX {
@@ -116,6 +120,16 @@ mod tests {
         assert_eq!(everything.find(b"xx").unwrap().ranges, [[0; 2]; 0]);
         let whole = Matcher::new(".*", Kind::Regex, false).unwrap();
         assert_eq!(whole.find(long.as_bytes()).unwrap().ranges, [[0, TEXT_BYTES_MAX]]);
+    }
+
+    #[test]
+    fn colours_do_not_hide_a_match() {
+        let line = b"\x1b[1;31merror\x1b[0m: no space";
+        for (pattern, kind) in [("error: no", Kind::Literal), ("^error", Kind::Regex)] {
+            let found = Matcher::new(pattern, kind, false).unwrap().find(line).unwrap();
+            assert_eq!((found.text.as_str(), found.ranges[0][0]), ("error: no space", 0));
+        }
+        assert_eq!(Matcher::new("1;31m", Kind::Literal, false).unwrap().find(line), None);
     }
 
     #[test]
