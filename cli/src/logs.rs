@@ -66,7 +66,7 @@ pub(crate) struct Flags {
     /// Continue until the job has ended.
     #[arg(short = 'f', long)]
     follow: bool,
-    /// Exit with the exit code of the job, as 'run --follow' does; 1 if it ended without one.
+    /// With --follow, exit with the exit code of the job, as 'run --follow' does; 1 if it ended without one.
     #[arg(long, requires = "follow", conflicts_with = "attempt")]
     exit_code: bool,
     /// Number of the attempt, from 1, or `all` for one after the other, each below a heading [default: the latest].
