@@ -7,10 +7,10 @@ use anyhow::Context as _;
 use bytes::Bytes;
 
 use crate::fleet::percent_of_a_core;
-use crate::listeners::Listeners;
 use crate::load::{Connection, JSON, Retries};
 use crate::record::{Record, log_progress};
 use crate::run_dir::{Access, BenchEnv, WorkerPool};
+use crate::stream_readers::StreamReaders;
 use crate::throughput::{self, LoadSize, Run};
 use crate::turns::{TURNS, medians};
 use crate::workload::{BATCH, CONNECTIONS, WorkerSettings, Workload};
@@ -55,15 +55,15 @@ async fn quiet(env: &BenchEnv) -> anyhow::Result<()> {
     until_started(&mut connection).await?;
     let alone = percent_of_a_core(&server).await?;
     let empty = server.process.memory_bytes()?;
-    let mut listeners = Listeners::default();
+    let mut readers = StreamReaders::default();
     for _ in 0..FOLLOWERS {
-        listeners.follow(server.endpoint.clone(), "/api/events").await?;
-        listeners.follow(server.endpoint.clone(), &output).await?;
+        readers.follow(server.endpoint.clone(), "/api/events").await?;
+        readers.follow(server.endpoint.clone(), &output).await?;
     }
     let share = percent_of_a_core(&server).await?;
     let bytes = server.process.memory_bytes()?.saturating_sub(empty);
-    anyhow::ensure!(!listeners.take_ended(), "the server has closed streams");
-    drop(listeners);
+    anyhow::ensure!(!readers.take_ended(), "the server has closed streams");
+    drop(readers);
     for worker in workers {
         worker.stop().await?;
     }

@@ -107,7 +107,7 @@ fn jobs_file(waiting: u64) -> String {
 }
 
 const FEW_WORKERS: u64 = 10;
-/// So many that ten workers have room for the requests of all connections.
+/// Enough that ten workers have room for the requests of all connections.
 const SLOTS: u32 = 16;
 const WAITING_DEFINITIONS: u64 = 5_000;
 const WAITING_EACH: u64 = 4;

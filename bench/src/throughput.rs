@@ -5,11 +5,11 @@ use anyhow::Context as _;
 use server::logs::OutputTotals;
 
 use crate::database::{self, Counts};
-use crate::listeners::Listeners;
 use crate::load::Load;
 use crate::output;
 use crate::record::{Record, log_progress};
 use crate::run_dir::{Access, BenchEnv, Process, RunDir, Server, WorkerCapacity, WorkerPool};
+use crate::stream_readers::StreamReaders;
 use crate::waiting;
 use crate::workload::{self, BATCH, CONNECTIONS, SILENT, TALKATIVE, WorkerSettings, Workload};
 
@@ -85,8 +85,8 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures>
     let pool = WorkerPool { workers: 2, capacity: run.settings.capacity(), allow: Some("--allow-fake") };
     let workers = run_dir.workers(&server, &pool).await?;
     let before = grow_history(&server, run.history).await?;
-    let mut listeners =
-        if run.is_watched { Some(Listeners::dashboard(&server.endpoint).await?) } else { None };
+    let mut readers =
+        if run.is_watched { Some(StreamReaders::dashboard(&server.endpoint).await?) } else { None };
 
     let LoadSize { jobs, batch, connections } = run.load;
     let output_bytes_per_job = run.workload.output_bytes_per_job();
@@ -104,9 +104,9 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures>
     let written = written(output_bytes_per_job, load.total())?;
     let stored = if has_output { Some(output::until_stored(&run_dir.data(), written).await?) } else { None };
     let cpu = CpuTime::now(&server, &workers)?.since(cpu);
-    let was_watched = listeners.as_mut().is_none_or(|listeners| !listeners.take_ended());
+    let was_watched = readers.as_mut().is_none_or(|readers| !readers.take_ended());
     anyhow::ensure!(was_watched, "the dashboard or the scraper has given up");
-    drop(listeners);
+    drop(readers);
 
     let seconds = ended.duration_since(submitted.began).as_secs_f64();
     let total = load.total() as f64;

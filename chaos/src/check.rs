@@ -15,7 +15,7 @@ use crate::store::{Attempt, Job, StoreContents, has_ended};
 
 /// All records of a round that has ended.
 #[derive(Clone, Debug, Default)]
-pub struct Evidence {
+pub struct RoundRecords {
     /// The requests of the clients and the answers to them.
     pub history: Vec<Event>,
     /// The marks that the jobs wrote.
@@ -41,7 +41,7 @@ pub enum Violation {
     /// An ended job changed later.
     Changed,
     /// A report about a superseded attempt changed the job.
-    StaleReportBelieved,
+    StaleReportApplied,
     /// The stored outcome is not the one that the attempt had.
     WrongOutcome,
     /// An attempt started more than once.
@@ -63,7 +63,7 @@ pub enum Violation {
     /// A container or a process outlived the round.
     Orphaned,
     /// A job is still live, or ended as lost, although all faults were over.
-    NotSettled,
+    NotFinished,
     /// A client got an answer that the API must never give.
     WrongAnswer,
 }
@@ -85,26 +85,26 @@ impl fmt::Display for Finding {
 
 /// Returns all violations; an empty list if every promise was kept.
 #[must_use]
-pub fn check(evidence: &Evidence) -> Vec<Finding> {
-    let rows = Rows::of(&evidence.store);
+pub fn check(records: &RoundRecords) -> Vec<Finding> {
+    let rows = Rows::of(&records.store);
     let mut findings = Vec::new();
-    answers::check_requests(evidence, &rows, &mut findings);
-    answers::check_seen_states(evidence, &rows, &mut findings);
+    answers::check_requests(records, &rows, &mut findings);
+    answers::check_seen_states(records, &rows, &mut findings);
     attempts::check_numbering(&rows, &mut findings);
-    attempts::check_marks(evidence, &rows, &mut findings);
+    attempts::check_marks(records, &rows, &mut findings);
     attempts::check_losses(&rows, &mut findings);
-    attempts::check_cancels(&evidence.marks, &rows, &mut findings);
-    attempts::check_outcomes(&evidence.marks, &rows, &mut findings);
-    attempts::check_deploys_interrupt_nothing(evidence, &rows, &mut findings);
-    for job in &evidence.store.jobs {
+    attempts::check_cancels(&records.marks, &rows, &mut findings);
+    attempts::check_outcomes(&records.marks, &rows, &mut findings);
+    attempts::check_deploys_interrupt_nothing(records, &rows, &mut findings);
+    for job in &records.store.jobs {
         if !has_ended(&job.state) || job.state == "lost" {
             findings.push(finding(
-                Violation::NotSettled,
+                Violation::NotFinished,
                 format!("job {} ({}) is {}", job.id, job.name, job.state),
             ));
         }
     }
-    findings.extend(evidence.leftovers.iter().map(|it| finding(Violation::Orphaned, it.clone())));
+    findings.extend(records.leftovers.iter().map(|it| finding(Violation::Orphaned, it.clone())));
     findings
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::check::{self, Evidence, Finding};
+use crate::check::{self, Finding, RoundRecords};
 use crate::engine::Engine;
 use crate::fault::Fault;
 use crate::history::{self, Event};
@@ -74,8 +74,8 @@ pub async fn run(plan: &Plan, paths: &RoundPaths) -> RoundStats {
         threads.into_iter().map(std::thread::JoinHandle::join).all(|it| it.is_ok())
     });
     assert!(joined.await.unwrap(), "a client has failed");
-    let (evidence, cleared) = finish_and_collect(&system).await;
-    let findings = check::check(&evidence);
+    let (records, cleared) = finish_and_collect(&system).await;
+    let findings = check::check(&records);
     for finding in findings.iter().take(FINDINGS_SHOWN) {
         println!("  {finding}");
     }
@@ -88,7 +88,7 @@ pub async fn run(plan: &Plan, paths: &RoundPaths) -> RoundStats {
             system.cluster.path("").display()
         );
     }
-    stats(plan, &system, &evidence, &findings, (began.elapsed(), cleared))
+    stats(plan, &system, &records, &findings, (began.elapsed(), cleared))
 }
 
 /// Injects all faults in random order, several at once, with accepted requests in between.
@@ -113,7 +113,7 @@ async fn inject(plan: &Plan, system: &Arc<TestSystem>, clients: &Clients, rng: &
 
 /// Waits until all jobs have ended and their containers are gone, stops all processes, and collects the records. Also returns how long the
 /// removal of the containers took.
-async fn finish_and_collect(system: &TestSystem) -> (Evidence, Duration) {
+async fn finish_and_collect(system: &TestSystem) -> (RoundRecords, Duration) {
     wait_until_jobs_end(system).await;
     let ended = Instant::now();
     let mut left = wait_until_containers_are_gone(system).await;
@@ -136,9 +136,9 @@ async fn finish_and_collect(system: &TestSystem) -> (Evidence, Duration) {
 ///
 /// # Errors
 /// A file is missing or cannot be parsed.
-pub fn read_evidence(directory: &Path) -> anyhow::Result<Evidence> {
+pub fn read_evidence(directory: &Path) -> anyhow::Result<RoundRecords> {
     let json = |name: &str| anyhow::Ok(std::fs::read(directory.join(name))?);
-    Ok(Evidence {
+    Ok(RoundRecords {
         history: history::read(&directory.join("history.jsonl"))?,
         marks: marks::read(&directory.join("marks/marks.jsonl"))?,
         store: serde_json::from_slice(&json("store.json")?)?,
@@ -182,20 +182,20 @@ async fn wait_until_containers_are_gone(system: &TestSystem) -> Vec<String> {
 fn stats(
     plan: &Plan,
     system: &TestSystem,
-    evidence: &Evidence,
+    records: &RoundRecords,
     findings: &[Finding],
     times: (Duration, Duration),
 ) -> RoundStats {
     let mut jobs = BTreeMap::new();
-    for job in &evidence.store.jobs {
+    for job in &records.store.jobs {
         *jobs.entry(runtime_in(&job.name).to_owned()).or_default() += 1;
     }
     let mut outcomes = BTreeMap::new();
-    for attempt in &evidence.store.attempts {
+    for attempt in &records.store.attempts {
         *outcomes.entry(attempt.outcome.clone().unwrap_or_default()).or_default() += 1;
     }
     let (mut requests, mut answers) = (0, BTreeMap::new());
-    for event in &evidence.history {
+    for event in &records.history {
         match event {
             Event::Submit { .. } => requests += 1,
             Event::Answered { status, .. } => *answers.entry(*status).or_default() += 1,
@@ -212,8 +212,8 @@ fn stats(
         answers,
         jobs,
         outcomes,
-        starts_marked: evidence.marks.iter().filter(|it| it.mark == marks::MarkKind::Start).count() as u64,
-        late_reports: evidence.store.late_reports,
+        starts_marked: records.marks.iter().filter(|it| it.mark == marks::MarkKind::Start).count() as u64,
+        late_reports: records.store.late_reports,
         slowest_clearing_s: times.1.as_secs(),
         violations: check::count_by_violation(findings),
         broken: 0,

@@ -71,7 +71,7 @@ impl StartTime {
 pub enum NewJobs {
     /// Each job by itself.
     Each(Vec<NewJob>),
-    /// So many jobs like this one.
+    /// The number of jobs like this one.
     Copies(Box<NewJob>, u32),
 }
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Violation::{
-    Changed, Duplicated, LostOrAltered, PartialBatch, StaleReportBelieved, Unexpected, WrongAnswer,
+    Changed, Duplicated, LostOrAltered, PartialBatch, StaleReportApplied, Unexpected, WrongAnswer,
 };
-use super::{Evidence, Finding, Rows, finding};
+use super::{Finding, RoundRecords, Rows, finding};
 use crate::history::Event;
 use crate::store::has_ended;
 
@@ -18,8 +18,8 @@ struct Request<'a> {
 }
 
 /// Checks the answers to requests for new jobs.
-pub(super) fn check_requests(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
-    let requests = gather(&evidence.history, findings);
+pub(super) fn check_requests(records: &RoundRecords, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+    let requests = gather(&records.history, findings);
     let mut by_label: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for job in rows.jobs.values() {
         match job.label.as_deref().filter(|label| requests.contains_key(label)) {
@@ -29,7 +29,7 @@ pub(super) fn check_requests(evidence: &Evidence, rows: &Rows<'_>, findings: &mu
         }
     }
     let keys: HashMap<&str, u64> =
-        evidence.store.keys.iter().map(|(key, job, _)| (key.as_str(), *job)).collect();
+        records.store.keys.iter().map(|(key, job, _)| (key.as_str(), *job)).collect();
     for (label, request) in &requests {
         let made = by_label.get(label).map_or(&[][..], Vec::as_slice);
         compare(label, request, made, findings);
@@ -100,10 +100,10 @@ fn compare(label: &str, request: &Request<'_>, made: &[u64], findings: &mut Vec<
 }
 
 /// Checks the job states that clients saw, in order.
-pub(super) fn check_seen_states(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn check_seen_states(records: &RoundRecords, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
     let mut ended: HashMap<u64, &Event> = HashMap::new();
     let mut newest: HashMap<u64, u64> = HashMap::new();
-    for event in &evidence.history {
+    for event in &records.history {
         let Event::Seen { job, status, state, fence, exit_code } = event else { continue };
         if matches!(*status, 404 | 410) {
             findings.push(finding(
@@ -125,7 +125,7 @@ pub(super) fn check_seen_states(evidence: &Evidence, rows: &Rows<'_>, findings: 
             let newest = newest.entry(*job).or_insert(*fence);
             if fence < newest {
                 let text = format!("job {job}: its fence was {newest}, and then {fence}");
-                findings.push(finding(StaleReportBelieved, text));
+                findings.push(finding(StaleReportApplied, text));
             }
             *newest = (*newest).max(*fence);
         }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::Violation::{
     FenceOrNumberWrong, InterruptedByDeploy, NeverAssigned, Overlapped, RanAfterCancel, ReplacedTooEarly,
-    StaleReportBelieved, StartContradicted, StartedTwice, WrongOutcome,
+    StaleReportApplied, StartContradicted, StartedTwice, WrongOutcome,
 };
-use super::{Evidence, Finding, Rows, finding};
+use super::{Finding, RoundRecords, Rows, finding};
 use crate::history::Event;
 use crate::load::jobs;
 use crate::marks::{Mark, MarkKind};
@@ -40,14 +40,14 @@ pub(super) fn check_numbering(rows: &Rows<'_>, findings: &mut Vec<Finding>) {
             let text = format!(
                 "job {job} has the outcome of fence {believed:?}, and the latest fence is {latest:?}"
             );
-            findings.push(finding(StaleReportBelieved, text));
+            findings.push(finding(StaleReportApplied, text));
         }
     }
 }
 
 /// Each attempt starts once, and only if it was assigned. Attempts of an exclusive job do not overlap.
-pub(super) fn check_marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
-    let marks = &evidence.marks;
+pub(super) fn check_marks(records: &RoundRecords, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+    let marks = &records.marks;
     let mut seen = HashSet::new();
     for mark in marks {
         let (job, fence) = (mark.job, mark.fence);
@@ -75,7 +75,7 @@ pub(super) fn check_marks(evidence: &Evidence, rows: &Rows<'_>, findings: &mut V
             }
         }
     }
-    check_overlaps(evidence, rows, findings);
+    check_overlaps(records, rows, findings);
 }
 
 /// Outcomes that only attempts that never started can have. After `lost` and `daemon_lost` the start is unknown, and `cancelled`,
@@ -117,8 +117,8 @@ pub(super) fn check_cancels(marks: &[Mark], rows: &Rows<'_>, findings: &mut Vec<
 /// Tolerance between the wall clock and the boot clock of one machine.
 const CLOCKS_MS: i64 = 100;
 
-fn check_overlaps(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
-    let self_fence_works = self_fence_works(&evidence.history);
+fn check_overlaps(records: &RoundRecords, rows: &Rows<'_>, findings: &mut Vec<Finding>) {
+    let self_fence_works = self_fence_works(&records.history);
     let is_exclusive = |job| {
         rows.jobs.get(&job).is_some_and(|row| {
             jobs::is_exclusive(&row.name) || (self_fence_works && jobs::is_self_fenced(&row.name))
@@ -126,7 +126,7 @@ fn check_overlaps(evidence: &Evidence, rows: &Rows<'_>, findings: &mut Vec<Findi
     };
     // A killed attempt has no stop mark. It ran at least until its last sign of life.
     let mut spans: BTreeMap<(u64, u64), (u64, u64)> = BTreeMap::new();
-    for mark in evidence.marks.iter().filter(|mark| is_exclusive(mark.job)) {
+    for mark in records.marks.iter().filter(|mark| is_exclusive(mark.job)) {
         let (began, ended) = spans.entry((mark.job, mark.fence)).or_insert((mark.up_ms, mark.up_ms));
         (*began, *ended) = (mark.up_ms.min(*began), mark.up_ms.max(*ended));
     }
@@ -182,11 +182,11 @@ pub(super) fn check_outcomes(marks: &[Mark], rows: &Rows<'_>, findings: &mut Vec
 
 /// A deploy interrupts no job: if there were no other faults, every started attempt stops by itself and none is lost.
 pub(super) fn check_deploys_interrupt_nothing(
-    evidence: &Evidence,
+    records: &RoundRecords,
     rows: &Rows<'_>,
     findings: &mut Vec<Finding>,
 ) {
-    let are_deploys: Vec<bool> = evidence
+    let are_deploys: Vec<bool> = records
         .history
         .iter()
         .filter_map(|event| match event {
@@ -198,13 +198,13 @@ pub(super) fn check_deploys_interrupt_nothing(
         return;
     }
     let stopped: HashSet<u64> =
-        evidence.marks.iter().filter(|it| it.mark == MarkKind::Stop).map(|it| it.fence).collect();
+        records.marks.iter().filter(|it| it.mark == MarkKind::Stop).map(|it| it.fence).collect();
     let cancelled = |mark: &&Mark| {
         rows.attempts(mark.job)
             .iter()
             .any(|it| it.fence == mark.fence && it.outcome.as_deref() == Some("cancelled"))
     };
-    let started = evidence.marks.iter().filter(|it| it.mark == MarkKind::Start);
+    let started = records.marks.iter().filter(|it| it.mark == MarkKind::Start);
     for mark in started.filter(|it| !stopped.contains(&it.fence) && !cancelled(it)) {
         findings.push(finding(
             InterruptedByDeploy,
@@ -242,7 +242,7 @@ fn check_outcome(
         Some(other) => {
             let text =
                 format!("job {job}: fence {fence} has the exit code {stored:?} of fence {}", other.fence);
-            findings.push(finding(StaleReportBelieved, text));
+            findings.push(finding(StaleReportApplied, text));
         }
         None => {
             let text = format!(

@@ -4,14 +4,14 @@ use super::*;
 use crate::marks::MarkKind;
 
 /// Four requests: a keyed Docker job that ended at its second attempt, a batch of three, one without an answer, and an exclusive job.
-fn good() -> Evidence {
+fn good() -> RoundRecords {
     let submit = |label: &str, count, key: Option<&str>| Event::Submit {
         label: label.to_owned(),
         count,
         key: key.map(str::to_owned),
     };
     let answered = |label: &str, status, job| Event::Answered { label: label.to_owned(), status, job };
-    Evidence {
+    RoundRecords {
         history: vec![
             submit("a", 1, Some("key-a")),
             submit("b", 3, None),
@@ -99,17 +99,17 @@ fn attempt(job: u64, fence: u64, number: u64, outcome: &str, exit_code: Option<i
 }
 
 #[track_caller]
-fn assert_found(violation: Violation, change: impl FnOnce(&mut Evidence)) {
-    let mut evidence = good();
-    change(&mut evidence);
-    let findings = check(&evidence);
+fn assert_found(violation: Violation, change: impl FnOnce(&mut RoundRecords)) {
+    let mut records = good();
+    change(&mut records);
+    let findings = check(&records);
     assert!(findings.iter().any(|it| it.violation == violation), "{violation:?} is not among {findings:?}");
 }
 
-fn drop_job(evidence: &mut Evidence, id: u64) {
-    evidence.store.jobs.retain(|job| job.id != id);
-    evidence.store.attempts.retain(|attempt| attempt.job != id);
-    evidence.marks.retain(|mark| mark.job != id);
+fn drop_job(records: &mut RoundRecords, id: u64) {
+    records.store.jobs.retain(|job| job.id != id);
+    records.store.attempts.retain(|attempt| attempt.job != id);
+    records.marks.retain(|mark| mark.job != id);
 }
 
 #[test]
@@ -180,10 +180,10 @@ fn ended_job_that_changes_is_found() {
 #[test]
 fn end_of_a_superseded_attempt_is_found() {
     // The exit code of the old attempt is stored for the new one.
-    assert_found(Violation::StaleReportBelieved, |it| it.store.attempts[1].exit_code = Some(11));
+    assert_found(Violation::StaleReportApplied, |it| it.store.attempts[1].exit_code = Some(11));
     // The end of the old attempt is stored as the end of the job.
-    assert_found(Violation::StaleReportBelieved, |it| it.store.jobs[0].fence = Some(11));
-    assert_found(Violation::StaleReportBelieved, |it| {
+    assert_found(Violation::StaleReportApplied, |it| it.store.jobs[0].fence = Some(11));
+    assert_found(Violation::StaleReportApplied, |it| {
         it.history.insert(12, seen(1, "running", Some(11), None))
     });
 }
@@ -209,12 +209,12 @@ fn second_and_unassigned_starts_are_found() {
 #[test]
 fn start_of_an_attempt_reported_as_unstarted_is_found() {
     let saying = |outcome: &str, denies: bool| {
-        let mut evidence = good();
-        let attempt = evidence.store.attempts.iter_mut().find(|it| it.fence == 51).unwrap();
+        let mut records = good();
+        let attempt = records.store.attempts.iter_mut().find(|it| it.fence == 51).unwrap();
         (attempt.outcome, attempt.reported_gone_ms) = (Some(outcome.to_owned()), Some(51));
-        assert_eq!(check(&evidence), [], "{outcome}: and it has not");
-        evidence.marks.push(mark(5, 51, MarkKind::Start, 120));
-        let found = check(&evidence).iter().any(|it| it.violation == Violation::StartContradicted);
+        assert_eq!(check(&records), [], "{outcome}: and it has not");
+        records.marks.push(mark(5, 51, MarkKind::Start, 120));
+        let found = check(&records).iter().any(|it| it.violation == Violation::StartContradicted);
         assert_eq!(found, denies, "{outcome}");
     };
     for outcome in ["released", "pull_failed", "start_failed", "host_failed"] {
@@ -227,7 +227,7 @@ fn start_of_an_attempt_reported_as_unstarted_is_found() {
 
 #[test]
 fn overlapping_attempts_of_an_exclusive_job_are_found() {
-    let overlapping = |it: &mut Evidence| it.marks[7].up_ms = 140;
+    let overlapping = |it: &mut RoundRecords| it.marks[7].up_ms = 140;
     assert_found(Violation::Overlapped, overlapping);
     // An attempt that was stopped before its end overlaps, too: it wrote signs of life.
     assert_found(Violation::Overlapped, |it| {
@@ -244,7 +244,7 @@ fn overlapping_attempts_of_an_exclusive_job_are_found() {
 
 #[test]
 fn successor_of_a_waiting_job_before_its_report_is_found() {
-    let lost = |it: &mut Evidence| {
+    let lost = |it: &mut RoundRecords| {
         assert_eq!(it.store.attempts[5].fence, 50);
         it.store.attempts[5].reported_gone_ms = None;
     };
@@ -272,7 +272,7 @@ fn gaps_and_repeated_fences_are_found() {
 
 #[test]
 fn attempt_interrupted_by_a_deploy_is_found() {
-    let only_deploys = |it: &mut Evidence| {
+    let only_deploys = |it: &mut RoundRecords| {
         it.history.retain(|event| !matches!(event, Event::Fault { .. }));
         it.history.push(Event::Fault { kind: "deploy_worker".to_owned(), what: String::new() });
     };
@@ -288,7 +288,7 @@ fn attempt_interrupted_by_a_deploy_is_found() {
 #[test]
 fn unsettled_jobs_and_leftover_processes_are_found() {
     for state in ["scheduled", "queued", "assigned", "running", "quarantined", "lost"] {
-        assert_found(Violation::NotSettled, |it| it.store.jobs[1].state = state.to_owned());
+        assert_found(Violation::NotFinished, |it| it.store.jobs[1].state = state.to_owned());
     }
     assert_found(Violation::Orphaned, |it| it.leftovers.push("container 1234".to_owned()));
 }
@@ -314,51 +314,51 @@ fn server_errors_and_answers_without_a_job_are_found() {
 
 #[test]
 fn findings_are_counted_by_violation() {
-    let mut evidence = good();
-    evidence.leftovers = vec!["one".to_owned(), "two".to_owned()];
+    let mut records = good();
+    records.leftovers = vec!["one".to_owned(), "two".to_owned()];
     assert_eq!(
-        count_by_violation(&check(&evidence)).into_iter().collect::<Vec<_>>(),
+        count_by_violation(&check(&records)).into_iter().collect::<Vec<_>>(),
         [(Violation::Orphaned, 2)]
     );
 }
 
 #[test]
 fn cancelled_container_that_goes_on_is_found_if_the_cancel_is_confirmed() {
-    let mut evidence = good();
-    evidence.store.jobs.push(Job { confirmed: true, ..job(6, "docker-plain-1", "e", "cancelled", 60) });
-    evidence.store.attempts.push(attempt(6, 60, 1, "cancelled", None));
-    evidence.history.push(Event::Submit { label: "e".to_owned(), count: 1, key: None });
-    evidence.history.push(Event::Cancelled { job: 6, status: 200 });
-    evidence.marks.push(mark(6, 60, MarkKind::Start, 900));
-    assert_eq!(check(&evidence), []);
+    let mut records = good();
+    records.store.jobs.push(Job { confirmed: true, ..job(6, "docker-plain-1", "e", "cancelled", 60) });
+    records.store.attempts.push(attempt(6, 60, 1, "cancelled", None));
+    records.history.push(Event::Submit { label: "e".to_owned(), count: 1, key: None });
+    records.history.push(Event::Cancelled { job: 6, status: 200 });
+    records.marks.push(mark(6, 60, MarkKind::Start, 900));
+    assert_eq!(check(&records), []);
     for goes_on in [MarkKind::Alive, MarkKind::Stop] {
-        evidence.marks.push(mark(6, 60, goes_on, 2_000));
+        records.marks.push(mark(6, 60, goes_on, 2_000));
         assert_eq!(
-            count_by_violation(&check(&evidence)).into_iter().collect::<Vec<_>>(),
+            count_by_violation(&check(&records)).into_iter().collect::<Vec<_>>(),
             [(Violation::RanAfterCancel, 1)]
         );
-        evidence.marks.pop();
+        records.marks.pop();
     }
-    evidence.marks.push(mark(6, 60, MarkKind::Stop, 2_000));
-    evidence.store.jobs.last_mut().unwrap().confirmed = false;
-    assert_eq!(check(&evidence), []);
+    records.marks.push(mark(6, 60, MarkKind::Stop, 2_000));
+    records.store.jobs.last_mut().unwrap().confirmed = false;
+    assert_eq!(check(&records), []);
 }
 
 #[test]
 fn self_fence_must_hold_if_workers_and_engine_work() {
-    let mut evidence = good();
-    evidence.store.jobs.push(job(6, "docker-fenced-1", "e", "failed", 61));
-    evidence.store.attempts.push(attempt(6, 60, 1, "lost", None));
-    evidence.store.attempts.push(attempt(6, 61, 2, "failed", Some(11)));
-    evidence.history.push(Event::Submit { label: "e".to_owned(), count: 1, key: None });
-    evidence.marks.push(mark(6, 60, MarkKind::Start, 100));
-    evidence.marks.push(mark(6, 61, MarkKind::Start, 200));
-    evidence.marks.push(mark(6, 60, MarkKind::Stop, 250));
-    evidence.marks.push(mark(6, 61, MarkKind::Stop, 300));
+    let mut records = good();
+    records.store.jobs.push(job(6, "docker-fenced-1", "e", "failed", 61));
+    records.store.attempts.push(attempt(6, 60, 1, "lost", None));
+    records.store.attempts.push(attempt(6, 61, 2, "failed", Some(11)));
+    records.history.push(Event::Submit { label: "e".to_owned(), count: 1, key: None });
+    records.marks.push(mark(6, 60, MarkKind::Start, 100));
+    records.marks.push(mark(6, 61, MarkKind::Start, 200));
+    records.marks.push(mark(6, 60, MarkKind::Stop, 250));
+    records.marks.push(mark(6, 61, MarkKind::Stop, 300));
     assert_eq!(
-        count_by_violation(&check(&evidence)).into_iter().collect::<Vec<_>>(),
+        count_by_violation(&check(&records)).into_iter().collect::<Vec<_>>(),
         [(Violation::Overlapped, 1)]
     );
-    evidence.history.push(Event::Fault { kind: "pause_worker".to_owned(), what: "frozen".to_owned() });
-    assert_eq!(check(&evidence), []);
+    records.history.push(Event::Fault { kind: "pause_worker".to_owned(), what: "frozen".to_owned() });
+    assert_eq!(check(&records), []);
 }

@@ -28,7 +28,7 @@ use crate::view::{self, BatchSummary, JobView as _};
 /// Jobs whose output is printed together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Together {
-    /// So many jobs of a batch, from its first one on.
+    /// This number of jobs of a batch, from its first one on.
     Batch(u64, u32),
     /// The members of a job on several workers.
     MembersOf(u64),

@@ -45,7 +45,7 @@ pub enum RunOn {
     One,
     /// Each that is connected and eligible when the job is due.
     All,
-    /// So many, each once; 2 to [`Self::COUNT_MAX`].
+    /// This number of workers, each once; 2 to [`Self::COUNT_MAX`].
     Count(u32),
 }
 

@@ -144,6 +144,6 @@ fn payload_length(bytes: &[u8], at: usize) -> Option<usize> {
 /// The code's place in a record.
 const CODE_AT: usize = 40;
 
-/// So many bytes are checked in vain while a whole record is looked for: far more than chance makes of a segment. A container
+/// The most bytes that are checked in vain while a whole record is looked for: far more than chance makes of a segment. A container
 /// may have written what looks like the beginnings of records.
 const SEARCH_BYTES_MAX: usize = 64 << 20;

@@ -157,7 +157,7 @@ pub enum DefinitionChange {
         row: Option<Box<DefinitionChangeRow>>,
         /// The definitions afterwards.
         loaded: LoadedSet,
-        /// So many rows are kept, the latest ones.
+        /// The number of rows that are kept, the latest ones.
         rows_max: u64,
     },
 }

@@ -62,7 +62,7 @@ pub(super) fn remove_unfinished(connection: &mut Connection) -> rusqlite::Result
     Ok(removed)
 }
 
-/// So many members are removed in one transaction, which bounds the log: some ten megabytes, if each is as large as it may be on average.
+/// The most members that are removed in one transaction. It bounds the log: some ten megabytes, if each is as large as it may be on average.
 const MEMBERS_PER_STEP: i64 = 10_000;
 
 #[cfg(test)]

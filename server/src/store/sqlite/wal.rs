@@ -30,7 +30,7 @@ pub(super) struct WalBounds {
     pub(super) step: i64,
     /// From this many on the log is begun anew as soon as no more than `rest` of it is left to move.
     pub(super) long: i64,
-    /// So many are moved between two commits: some milliseconds.
+    /// The most that are moved between two commits: some milliseconds.
     pub(super) rest: i64,
     /// From this many on commits and reads wait. A log that was longer is cut to this when it is begun anew.
     pub(super) most: i64,

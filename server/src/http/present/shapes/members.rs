@@ -32,7 +32,7 @@ pub struct Members {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Workers {
-    /// So many.
+    /// A number of them.
     Count(u32),
     /// `all`.
     #[schema(value_type = String)]

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The fields of one object that make several jobs of one definition. A list of objects is another form: see [`read_list`](super::read_list).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct BatchFields {
-    /// So many jobs that are all alike.
+    /// This number of jobs, all alike.
     pub(crate) count: Option<u32>,
     /// A job for each of these, whose parameters are laid over those of the request.
     pub(crate) each: Option<Vec<Vec<(String, Value)>>>,

@@ -8,15 +8,15 @@ use crate::load::{Connection, Endpoint};
 
 /// Connections that only read. They are closed when this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Listeners(JoinSet<()>);
+pub(crate) struct StreamReaders(JoinSet<()>);
 
-impl Listeners {
-    /// An open dashboard: it follows a summary of the events, and comes back if the stream ends. Metrics are scraped, and the overview is
+impl StreamReaders {
+    /// An open dashboard: it follows a summary of the events, and opens the stream again when it ends. Metrics are scraped, and the overview is
     /// loaded, each second. An error answer ends the connection, which [`Self::take_ended`] then finds.
     pub(crate) async fn dashboard(endpoint: &Endpoint) -> anyhow::Result<Self> {
-        let mut listeners = Self::default();
+        let mut readers = Self::default();
         let follower = endpoint.clone();
-        listeners.0.spawn(async move {
+        readers.0.spawn(async move {
             while let Ok(connection) = Connection::open(follower.clone()).await {
                 let Ok(stream) = connection.follow("/api/events?summary=1").await else { return };
                 stream.await;
@@ -24,7 +24,7 @@ impl Listeners {
             }
         });
         let mut connection = Connection::open(endpoint.clone()).await?;
-        listeners.0.spawn(async move {
+        readers.0.spawn(async move {
             let mut seconds = tokio::time::interval(Duration::from_secs(1));
             loop {
                 seconds.tick().await;
@@ -35,7 +35,7 @@ impl Listeners {
                 }
             }
         });
-        Ok(listeners)
+        Ok(readers)
     }
 
     /// Opens a stream and reads it until it ends.
@@ -76,9 +76,9 @@ mod tests {
                 });
             }
         });
-        let mut listeners = Listeners::dashboard(&address.into()).await.expect("connected");
+        let mut readers = StreamReaders::dashboard(&address.into()).await.expect("connected");
         for connection in ["events", "pages"] {
-            let ended = tokio::time::timeout(Duration::from_secs(10), listeners.0.join_next()).await;
+            let ended = tokio::time::timeout(Duration::from_secs(10), readers.0.join_next()).await;
             assert!(matches!(ended, Ok(Some(Ok(())))), "{connection}: {ended:?}");
         }
     }
