@@ -56,6 +56,12 @@ impl Scheduler {
         handlers::hook::make_pending(self, now);
         set_aside::open_again(self, now);
         fill::fill_slots(self, now);
+        if !self.pending_hooks.is_empty() {
+            // Members of stopped batches have ended in their lanes. Their hooks belong to this step, so that they are committed with the ends;
+            // the jobs are placed in the next one.
+            handlers::hook::make_pending(self, now);
+            self.has_more_to_place = true;
+        }
         set_aside::review(self, now);
         recall::recall_for_higher(self, now);
         recall_for_slot::recall_for_slot(self, now);

@@ -105,24 +105,32 @@ fn is_behind_limited(scheduler: &mut Scheduler, now: Now, lane: LaneKey) -> bool
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::String;
+    use alloc::sync::Arc;
     use alloc::vec;
     use alloc::vec::Vec;
 
-    use protocol::report::{Availability, Inventory};
+    use protocol::report::{Availability, Failed, Inventory, Numbered, Outcome, OutputLengths, Timing};
     use protocol::version::VersionRange;
-    use protocol::{Incarnation, Now, Report, Revision, RuntimeKind, SessionId, Timestamp, Uptime};
+    use protocol::{
+        Incarnation, Now, Report, ReportNo, Revision, RuntimeKind, SessionId, Timestamp, Uptime, Usage,
+    };
 
     use super::*;
+    use crate::batches::BatchOptions;
     use crate::config::{Config, Counters};
     use crate::definition::Definition;
+    use crate::hooks::Hooks;
     use crate::ids::Ticket;
     use crate::input::{Connected, Input, Submit};
     use crate::new_jobs::NewJob;
     use crate::step::Change;
 
-    #[test]
-    fn one_step_assigns_a_limited_number_and_the_next_one_is_due_at_once() {
-        let now = Now { utc: Timestamp(0), up: Uptime(1) };
+    const NOW: Now = Now { utc: Timestamp(0), up: Uptime(1) };
+
+    /// A scheduler with these definitions and one worker.
+    fn with_worker(slots: u32, definitions: Vec<Arc<Definition>>) -> Scheduler {
+        let now = NOW;
         let mut scheduler =
             Scheduler::new(Config { slice: 5_000, ..Config::for_tests() }, Counters::default());
         let runtimes = vec![(RuntimeKind::Docker, Availability::Available)];
@@ -137,7 +145,7 @@ mod tests {
             versions: VersionRange { lowest: 1, highest: 1 },
             engine: None,
             version: "0.1.0".into(),
-            slots: 10_000,
+            slots,
             backlog: 0,
             labels: Vec::new(),
             resources: Default::default(),
@@ -146,21 +154,65 @@ mod tests {
             join: Default::default(),
         };
         let inventory = Inventory { runtimes, attempts: Vec::new(), foreign: Vec::new(), last: true };
-        scheduler.step(now, Input::ReplaceDefinitions(vec![Definition::for_tests(1)]));
+        scheduler.step(now, Input::ReplaceDefinitions(definitions));
         scheduler.step(now, Input::Connected(hello));
         scheduler.step(now, Input::Reported(SessionId(1), Report::Inventory(inventory)));
-        let jobs = vec![NewJob { revision: Revision(1), ..NewJob::default() }; 1_200];
-        let submit = Submit {
+        scheduler
+    }
+
+    fn submit(count: usize, batch: BatchOptions) -> Input {
+        let jobs = vec![NewJob { revision: Revision(1), ..NewJob::default() }; count];
+        Input::Submit(Submit {
             ticket: Ticket(1),
             jobs: jobs.into(),
-            batch: Some(Default::default()),
+            batch: Some(batch),
             require_worker: false,
             idempotency_key: None,
+        })
+    }
+
+    #[test]
+    fn the_hooks_of_members_that_end_in_their_lane_belong_to_the_step() {
+        let hooks = Hooks { on_end: vec!["after".into()], ..Hooks::default() };
+        let report = Definition { hooks, ..(*Definition::for_tests(1)).clone() };
+        let after = Definition { name: "after".into(), ..(*Definition::for_tests(2)).clone() };
+        let mut scheduler = with_worker(1, vec![report.into(), after.into()]);
+        let added = scheduler
+            .step(NOW, submit(1_200, BatchOptions { max_failures: Some(1), ..BatchOptions::default() }));
+        let token = added.changes.iter().find_map(|change| match change {
+            Change::Assigned(assigned) => Some(assigned.token),
+            _ => None,
+        });
+        let failed = Failed {
+            token: token.expect("one is assigned"),
+            outcome: Outcome::Failed,
+            exit_code: Some(1),
+            message: String::new(),
+            timing: Timing::default(),
+            output: OutputLengths::default(),
+            usage: Usage::default(),
         };
+        let report = Report::Failure(Numbered { first: ReportNo(1), list: vec![failed] });
+        let mut input = Input::Reported(SessionId(1), report);
+        let mut ended = 0;
+        while ended < 1_200 {
+            let step = scheduler.step(NOW, input);
+            let count = |is: fn(&Change) -> bool| step.changes.iter().filter(|change| is(change)).count();
+            let ends = count(|change| matches!(change, Change::Ended(ended) if ended.job.0 <= 1_200));
+            assert_eq!(ends, count(|change| matches!(change, Change::Hook(_))), "after {ended} ends");
+            assert!(ends > 0, "after {ended} ends");
+            ended += ends;
+            input = Input::Tick;
+        }
+    }
+
+    #[test]
+    fn one_step_assigns_a_limited_number_and_the_next_one_is_due_at_once() {
+        let (now, mut scheduler) = (NOW, with_worker(10_000, vec![Definition::for_tests(1)]));
         let assigned = |step: &crate::step::Step| {
             step.changes.iter().filter(|change| matches!(change, Change::Assigned(_))).count()
         };
-        let first = scheduler.step(now, Input::Submit(submit));
+        let first = scheduler.step(now, submit(1_200, BatchOptions::default()));
         assert_eq!(assigned(&first), ASSIGNMENTS_PER_STEP);
         for rest in [500, 200] {
             assert_eq!(scheduler.wake_at().up, Some(Uptime(0)));
