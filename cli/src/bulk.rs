@@ -238,6 +238,15 @@ pub(crate) struct BulkResult {
     pub(crate) refused: u64,
     refusals: Vec<Refusal>,
     pub(crate) jobs: Vec<u64>,
+    /// Of a retry: which job was retried as which, oldest slot first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    retries: Vec<RetryMade>,
+    /// Of a retry: jobs beside `matched` that are left to earlier retries.
+    #[serde(skip_serializing_if = "is_zero")]
+    retried_before: u64,
+    /// The first of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<RetriedBefore>,
     #[serde(skip_serializing)]
     next: Option<String>,
 }
@@ -249,6 +258,24 @@ struct Refusal {
     detail: String,
 }
 
+#[derive(Debug, serde::Deserialize, serde::Serialize)]
+struct RetryMade {
+    job: u64,
+    made: u64,
+}
+
+#[derive(Debug, serde::Deserialize, serde::Serialize)]
+struct RetriedBefore {
+    job: u64,
+    retry: u64,
+    state: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl BulkResult {
     /// Adds a further answer; returns the cursor of the next request.
     pub(crate) fn add(&mut self, other: Self) -> Option<String> {
@@ -258,6 +285,9 @@ impl BulkResult {
         self.refused += other.refused;
         self.refusals.extend(other.refusals);
         self.jobs.extend(other.jobs);
+        self.retries.extend(other.retries);
+        self.retried_before += other.retried_before;
+        self.left_out.extend(other.left_out);
         other.next
     }
 
@@ -272,7 +302,12 @@ impl BulkResult {
             return Ok(());
         }
         self.note_refusals();
+        for RetriedBefore { job, retry, state } in self.left_out.iter().take(REFUSALS_SHOWN) {
+            screen::note(&format!("longshore: job {job} was retried before: job {retry} is {state}"));
+        }
         if !is_name {
+            let made = |it: &RetryMade| screen::line(&format!("job {} tries job {} again", it.made, it.job));
+            self.retries.iter().try_for_each(made)?;
             return screen::line(&self.summary(verb));
         }
         self.jobs.iter().try_for_each(|job| screen::line(&job.to_string()))?;
@@ -309,7 +344,11 @@ impl BulkResult {
         if self.refused > 0 {
             parts.push(format!("{} refused", self.refused));
         }
-        format!("{} of {} jobs", parts.join(", "), self.matched)
+        let before = match self.retried_before {
+            0 => String::new(),
+            count => format!("; {} beside them retried before", screen::counted(count, "job")),
+        };
+        format!("{} of {} jobs{before}", parts.join(", "), self.matched)
     }
 }
 

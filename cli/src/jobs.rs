@@ -284,6 +284,14 @@ pub(crate) async fn fetch_page(
     if let Some(cursor) = &cursor {
         request = request.query(&[("cursor", cursor)]);
     }
+    send_page(api, request).await
+}
+
+/// Reads a page of a list. Returns it with the cursor of the next one, if there is one.
+pub(crate) async fn send_page(
+    api: &Api,
+    request: reqwest::RequestBuilder,
+) -> anyhow::Result<(Vec<Value>, Option<String>)> {
     let response = api.send(request).await?;
     let next = response.headers().get(LINK).and_then(|link| next_cursor(link.to_str().ok()?));
     Ok((api.decode(response).await?, next))

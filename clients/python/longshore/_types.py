@@ -90,6 +90,7 @@ Schedule = TypedDict("Schedule", {
 # Consecutive slots of a schedule that became the same.
 Fire = TypedDict("Fire", {
     "schedule": str, "from": str, "to": str, "count": int, "at_least": bool, "verdict": str, "reason": str, "job": int,
+    "state": str, "outcome": str, "exit_code": int, "retry": "dict[str, Any]", "unresolved": bool, "timezone": str,
     "decided_at": str, "lateness_ms": int,
 }, total=False)  # fmt: skip
 

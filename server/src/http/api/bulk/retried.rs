@@ -2,65 +2,122 @@
 
 use std::sync::Arc;
 
-use protocol::JobId;
+use protocol::{JobId, Timestamp};
 use scheduler::job::State as JobState;
 
 use super::Operation;
 use super::keys::{key_of, prefix_of};
 use crate::http::middleware::problem::Problem;
+use crate::http::present::shapes;
 use crate::store::{Archive, JobFilter, RETRIES_FOLLOWED, ReadError};
 
+/// A job that a filter selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Candidate {
+    pub(super) job: JobId,
+    pub(super) retry_of: Option<JobId>,
+}
+
+/// What a retry makes of the jobs of a filter.
+#[derive(Debug, Default)]
+pub(super) struct ToRetry {
+    /// The jobs that are retried, in the order of the filter's.
+    pub(super) chosen: Vec<JobId>,
+    /// The jobs that are left to their retries.
+    pub(super) left_out: Vec<shapes::RetriedBefore>,
+}
+
+/// What a retry makes of a job of the filter.
+enum Choice {
+    /// It retries this job: the one of the filter, or a retry of it.
+    Retry(JobId),
+    /// It leaves the job to its last retry, which is in this state.
+    LeftTo(JobId, JobState),
+    /// This request made the job when it was sent before.
+    Made,
+}
+
 impl Operation {
-    /// The jobs of a filter that this request has retried when it was sent before, the newest first. Only unresolved failures need them: such
+    /// The jobs of a filter that this request has retried when it was sent before, with their slots. Only unresolved failures need them: such
     /// a filter does not select its own jobs again. Nothing for other filters.
-    pub(super) async fn retried_before(&self, filter: &JobFilter) -> Result<Vec<JobId>, Problem> {
+    pub(super) async fn retried_before(
+        &self,
+        filter: &JobFilter,
+    ) -> Result<Vec<(JobId, Option<Timestamp>)>, Problem> {
         let Some((key, _)) = self.key.as_ref().filter(|_| filter.unresolved) else { return Ok(Vec::new()) };
         let prefix = prefix_of(key);
-        let text = prefix.clone();
-        let keys = self.state.read(move |archive| archive.keys_with(&text)).await?;
-        let jobs = keys.iter().filter_map(|key| key.strip_prefix(&prefix)?.parse().ok().map(JobId));
-        let mut jobs: Vec<JobId> =
-            jobs.filter(|job| filter.before.is_none_or(|before| *job < before)).collect();
-        jobs.sort_unstable_by_key(|job| std::cmp::Reverse(*job));
-        Ok(jobs)
+        let (lowest, highest) = (filter.after, filter.before);
+        let read = move |archive: &dyn Archive| {
+            let keys = archive.keys_with(&prefix)?;
+            let jobs = keys.iter().filter_map(|key| key.strip_prefix(&prefix)?.parse().ok().map(JobId));
+            let is_between = |job: &JobId| {
+                lowest.is_none_or(|lowest| *job > lowest) && highest.is_none_or(|highest| *job < highest)
+            };
+            let jobs: Vec<JobId> = jobs.filter(is_between).collect();
+            let slots = archive.slots(&jobs)?;
+            Ok(jobs.into_iter().zip(slots).collect())
+        };
+        self.state.read(read).await
     }
 
     /// The jobs to retry for these jobs of a filter. A retry stands for its job from then on, unless this request made it when it was sent
     /// before. A filter finds a retry that has failed too by itself, but for one by batch: a retry is no member, so it is looked for here.
-    pub(super) async fn to_retry(&self, jobs: Vec<JobId>, filter: &JobFilter) -> Result<Vec<JobId>, Problem> {
+    pub(super) async fn to_retry(
+        &self,
+        jobs: Vec<Candidate>,
+        filter: &JobFilter,
+    ) -> Result<ToRetry, Problem> {
         let key = self.key.as_ref().map(|(key, _)| Arc::clone(key));
         let followed = filter.batch.map(|_| filter.states.clone()).unwrap_or_default();
         let read = move |archive: &dyn Archive| {
-            let chosen = jobs.iter().map(|job| latest(archive, *job, key.as_deref(), &followed));
-            chosen.filter_map(Result::transpose).collect()
+            let mut found = ToRetry::default();
+            for candidate in jobs {
+                match choose(archive, candidate, key.as_deref(), &followed)? {
+                    Choice::Retry(job) => found.chosen.push(job),
+                    Choice::LeftTo(retry, state) => found.left_out.push(shapes::RetriedBefore {
+                        job: candidate.job.0,
+                        retry: retry.0,
+                        state: state.name().into(),
+                    }),
+                    Choice::Made => {}
+                }
+            }
+            Ok(found)
         };
         self.state.read(read).await
     }
 }
 
-/// The job, or the last one of its retries that all ended in one of these states; none if a retry stands for it.
-fn latest(
+/// The choice for a job. A retry is followed if it ended in one of these states.
+fn choose(
     archive: &dyn Archive,
-    job: JobId,
+    Candidate { job, retry_of }: Candidate,
     key: Option<&str>,
     followed: &[JobState],
-) -> Result<Option<JobId>, ReadError> {
+) -> Result<Choice, ReadError> {
+    let made_for = |job: JobId| match key {
+        Some(key) => Ok(archive.key(&key_of(key, job))?.0.map(|holder| holder.job)),
+        None => Ok(None),
+    };
+    if let Some(earlier) = retry_of
+        && made_for(earlier)? == Some(job)
+    {
+        return Ok(Choice::Made);
+    }
     let mut latest = job;
     for _ in 0..RETRIES_FOLLOWED {
         let Some((retry, state)) = archive.retries(&[latest])?.remove(&latest) else {
-            return Ok(Some(latest));
+            return Ok(Choice::Retry(latest));
         };
-        let is_by_this_request = match key {
-            Some(key) => archive.key(&key_of(key, latest))?.0.is_some(),
-            None => false,
-        };
-        if is_by_this_request {
-            return Ok(Some(latest));
+        if made_for(latest)?.is_some() {
+            return Ok(Choice::Retry(latest));
         }
         if !followed.contains(&state) {
-            return Ok(None);
+            let last = archive.last_retry(latest)?.unwrap_or((retry, state));
+            return Ok(Choice::LeftTo(last.0, last.1));
         }
         latest = retry;
     }
-    Ok(None)
+    let state = archive.states(&[latest])?.pop().map_or(JobState::Failed, |(.., state)| state);
+    Ok(Choice::LeftTo(latest, state))
 }

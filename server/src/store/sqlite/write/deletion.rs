@@ -12,7 +12,7 @@ use super::{Failure, InstallationCounters, WriteCache, WriteResult, definition_e
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_REQUESTER, last_of};
 use crate::store::sqlite::positions::TOLD_BY_NUMBER;
 use crate::store::sqlite::rows::{self, HAS_LABELS, HAS_NARROWING, HAS_OVERRIDES};
-use crate::store::sqlite::{dependencies, failures, hooks, run_on};
+use crate::store::sqlite::{dependencies, failures, hooks, run_on, slots};
 
 /// An ended job that retention may delete.
 #[derive(Clone, Copy, Debug)]
@@ -191,6 +191,7 @@ fn delete_details(connection: &Connection, job: i64, has_labels: bool) -> WriteR
         }
     }
     connection.prepare_cached("DELETE FROM details WHERE job = ?1")?.execute([job])?;
+    slots::remove(connection, job)?;
     Ok(())
 }
 

@@ -56,7 +56,7 @@ impl TransactionWriter<'_> {
         let definition = self.definition_ids(added.revision)?;
         self.index_block(SEEN_NAME, definition.name, block)?;
         let requester_id = self.requester_id(added.submitted_by.as_ref(), block)?;
-        let detail_flags = self.insert_details(job, added)?;
+        let detail_flags = self.insert_details(job, definition.id, added)?;
         let keys = added.keys.as_deref();
         let concurrency_key = keys.and_then(|keys| keys.concurrency.as_deref());
         let rate_key = keys.and_then(|keys| keys.rate.as_deref());
