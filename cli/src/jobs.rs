@@ -69,7 +69,7 @@ pub(crate) struct Filters {
     /// Only jobs whose latest attempt is or was on this worker (id or name).
     #[arg(long, value_name = "WORKER", add = crate::completions::workers())]
     worker: Option<String>,
-    /// Only jobs that the schedule with this id has made.
+    /// Only jobs that the schedule with this id has made, and their retries.
     #[arg(long, value_name = "ID")]
     schedule: Option<String>,
     /// Only jobs that the holder of this token, or proxy:USER, has made.
