@@ -169,7 +169,9 @@ fn end_text(state: &str, outcome: Option<&str>, exit_code: Option<i32>) -> Strin
     match (state, outcome, exit_code) {
         ("failed", Some("failed"), Some(code)) => format!("failed, exit {code}"),
         ("succeeded", _, Some(code)) if code != 0 => format!("succeeded, exit {code}"),
-        ("failed" | "lost", Some(outcome), _) if outcome != state => format!("{state}, {}", in_words(outcome)),
+        ("failed" | "lost", Some(outcome), _) if outcome != state => {
+            format!("{state}, {}", in_words(outcome))
+        }
         _ => state.to_owned(),
     }
 }
@@ -185,7 +187,11 @@ mod tests {
         assert_eq!(end_text("lost", Some("lost"), None), "lost");
         assert_eq!(end_text("succeeded", Some("succeeded"), Some(0)), "succeeded");
         assert_eq!(end_text("succeeded", Some("succeeded"), Some(24)), "succeeded, exit 24");
-        assert_eq!(end_text("scheduled", Some("failed"), Some(3)), "scheduled", "it waits for its next attempt");
+        assert_eq!(
+            end_text("scheduled", Some("failed"), Some(3)),
+            "scheduled",
+            "it waits for its next attempt"
+        );
     }
 
     #[test]

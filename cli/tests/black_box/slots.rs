@@ -52,10 +52,16 @@ async fn a_slot_shows_its_end_and_counts_as_failed_until_its_last_job_has_succee
     let running = Running::start(JOBS).await;
     let none = running.run_cli(&["fires", "report"]);
     assert!(none.code == 0 && none.out.is_empty(), "{none:?}");
-    assert!(none.err.contains("no slot of report (nightly) is in the ledger; the next one is 20"), "{none:?}");
+    assert!(
+        none.err.contains("no slot of report (nightly) is in the ledger; the next one is 20"),
+        "{none:?}"
+    );
     let planned =
         running.run_cli(&["backfill", "report", "--from", "2026-03-01", "--to", "2026-03-03", "--dry-run"]);
-    assert!(planned.out.contains("LOCAL") && planned.out.contains("Sun 2026-03-01 02:00:00 +01:00"), "{planned:?}");
+    assert!(
+        planned.out.contains("LOCAL") && planned.out.contains("Sun 2026-03-01 02:00:00 +01:00"),
+        "{planned:?}"
+    );
 
     let jobs = backfill(&running, "2026-03-01", "2026-03-03").await;
     let fires = json_of(&running, &["fires", "report"]);

@@ -70,9 +70,7 @@ use scheduler::schedule::backfill::LedgerReading;
 pub use scheduler::schedules::LiveSchedules;
 use scheduler::step::Change;
 
-pub use schedule_rows::{
-    FailedFires, FireFilter, FireRecord, JobSlot, ScheduleState, SlotEnd, SlotJob,
-};
+pub use schedule_rows::{FailedFires, FireFilter, FireRecord, JobSlot, ScheduleState, SlotEnd, SlotJob};
 pub use slot_archive::{FIRES_SEARCHED, SlotArchive};
 pub use slot_variables::{
     PARENT_SLOT_VARIABLE, hook_parent, instant_for_followers, is_about_slots, parent_slot_in, slot_in,

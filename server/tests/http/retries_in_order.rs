@@ -14,7 +14,8 @@ async fn with_failed_jobs(count: u64, slot_of: impl Fn(u64) -> Option<i64>) -> S
     assert_eq!(server.post("/api/jobs", &body).await.status, 201);
     let mut world = server.stand.world();
     for job in 1..=count {
-        let slot = slot_of(job).map(|day| JobSlot { schedule: "nightly".into(), at: Timestamp(day * DAY_MS) });
+        let slot =
+            slot_of(job).map(|day| JobSlot { schedule: "nightly".into(), at: Timestamp(day * DAY_MS) });
         world.record(job).row.slot = slot;
         world.end(job, State::Failed, 1);
     }
@@ -72,7 +73,10 @@ async fn a_continuation_keeps_the_order_and_takes_none_of_its_own_jobs() {
     assert!(all.is_sorted_by_key(|(_, made)| *made));
     assert_eq!((first["matched"].as_u64(), second["matched"].as_u64()), (Some(200), Some(50)));
     let of_a_list = "name=resize&cursor=AAAAAAAAAAA";
-    server.ask("POST", &format!("/api/jobs/retry?{of_a_list}"), &[], "").await.is_problem(400, "invalid_cursor");
+    server
+        .ask("POST", &format!("/api/jobs/retry?{of_a_list}"), &[], "")
+        .await
+        .is_problem(400, "invalid_cursor");
 }
 
 #[tokio::test]

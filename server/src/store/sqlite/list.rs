@@ -299,7 +299,9 @@ pub(super) fn plans(connection: &Connection, filter: &JobFilter) -> Vec<Vec<Stri
     for single in singles(filter) {
         for slot_jobs in SlotJobs::of(&single) {
             for part in parts(&single) {
-                plans.extend([Leads::Jobs, Leads::Tags].map(|leads| explain(&single, *slot_jobs, part, leads)));
+                plans.extend(
+                    [Leads::Jobs, Leads::Tags].map(|leads| explain(&single, *slot_jobs, part, leads)),
+                );
             }
         }
     }

@@ -85,9 +85,8 @@ fn slot_job(connection: &Connection, job: JobId) -> rusqlite::Result<Option<Slot
             Ok(SlotJob { job, state: codes::state(row.get(0)?)?, outcome, exit_code: row.get(2)? })
         })
         .optional()?;
-    let shown = |found: SlotJob| {
-        Ok(SlotJob { state: run_on::shown_state(connection, job, found.state)?, ..found })
-    };
+    let shown =
+        |found: SlotJob| Ok(SlotJob { state: run_on::shown_state(connection, job, found.state)?, ..found });
     found.map(shown).transpose()
 }
 
@@ -110,7 +109,9 @@ fn failed(
     let mut rows = Vec::new();
     let mut statement = connection.prepare_cached(FAILED)?;
     let range = (lowest.unwrap_or(0), before);
-    for record in statement.query_map((definition, range.0, range.1, schedule, since, until), schedules::fire)? {
+    for record in
+        statement.query_map((definition, range.0, range.1, schedule, since, until), schedules::fire)?
+    {
         let record = record?;
         let Some(job) = record.row.verdict.job() else { continue };
         if end(connection, job)?.is_unresolved {
@@ -154,8 +155,9 @@ mod tests {
         for sql in [HAS_UNRESOLVED, LOWEST_SEARCHED, FAILED] {
             let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let values = vec![1; statement.parameter_count()];
-            let steps =
-                statement.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
+            let steps = statement
+                .query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3))
+                .unwrap();
             let plan = steps.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ");
             assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{plan}");
         }

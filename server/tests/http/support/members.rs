@@ -3,7 +3,8 @@
 use longshore_server::positions::Positions;
 use longshore_server::store::{
     Archive as _, BatchFailures, BatchRow, FailedFires, FailureStatus, FireFilter, JobFilter, JobRow,
-    MemberArchive, MemberData, ReadError, SlotArchive, SlotEnd, SlotJob, UnsuccessfulMember, UnsuccessfulMembers,
+    MemberArchive, MemberData, ReadError, SlotArchive, SlotEnd, SlotJob, UnsuccessfulMember,
+    UnsuccessfulMembers,
 };
 use protocol::{JobId, Timestamp};
 use scheduler::job::State;

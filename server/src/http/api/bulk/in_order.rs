@@ -101,6 +101,16 @@ impl FirstInOrder {
     }
 }
 
+/// What is left after some jobs.
+enum Progress {
+    /// The request goes on with others.
+    More,
+    /// The next request goes on.
+    TimeUp,
+    /// Nothing.
+    Done,
+}
+
 impl Operation {
     /// Retries the jobs of a filter in the order of their slots, each chain of retries once, until all are done, the time is up, or a slice
     /// fails after others: the next request begins with that slice, and gets the error if it lasts.
@@ -116,31 +126,29 @@ impl Operation {
         let until = Instant::now() + TIME_MAX;
         let mut place = cursor.map_or_else(|| Ok(RetryPlace::default()), RetryPlace::read)?;
         loop {
-            let end = self.retry_first(&filter, &mut place, until, result).await;
-            let is_last = match end {
+            match self.retry_first(&filter, &mut place, until, result).await {
+                Ok(Progress::More) => continue,
+                Ok(Progress::Done) => {}
                 Err(problem) if result.matched == 0 => return Err(problem),
-                Err(_) => false,
-                Ok(Some(is_last)) => is_last,
-                Ok(None) => continue,
-            };
-            result.next = (!is_last).then(|| place.write());
+                Ok(Progress::TimeUp) | Err(_) => result.next = Some(place.write()),
+            }
             return Ok(());
         }
     }
 
-    /// Retries the first jobs behind a place, and moves it behind them. Returns nothing if the request goes on, true if the last job was done,
-    /// and false if the time is up.
+    /// Retries the first jobs behind a place, and moves it behind them.
     async fn retry_first(
         self: &Arc<Self>,
         filter: &JobFilter,
         place: &mut RetryPlace,
         until: Instant,
         result: &mut shapes::BulkResult,
-    ) -> Result<Option<bool>, Problem> {
+    ) -> Result<Progress, Problem> {
         let is_up = || Instant::now() >= until || self.state.services.shutdown.is_cancelled();
+        let go_on = || if is_up() { Progress::TimeUp } else { Progress::More };
         let Some(FirstInOrder { kept, has_more }) = self.select(filter, place).await? else {
             // The newer jobs are left for later.
-            return Ok(is_up().then_some(false));
+            return Ok(go_on());
         };
         let jobs = kept.into_sorted_vec();
         let mut left = jobs.len();
@@ -154,13 +162,13 @@ impl Operation {
             place.after = slice.last().map(|(key, _)| *key);
             left -= slice.len();
             if is_up() && left > 0 {
-                return Ok(Some(false));
+                return Ok(Progress::TimeUp);
             }
         }
         if !has_more && !place.rise() {
-            return Ok(Some(true));
+            return Ok(Progress::Done);
         }
-        Ok(is_up().then_some(false))
+        Ok(go_on())
     }
 
     /// The first jobs of a filter behind a place, in order. None if the time for reading was up: the place leaves out the newer ones then.
@@ -190,9 +198,8 @@ impl Operation {
                 place.top = newest.map_or(1, |newest| newest.saturating_add(1));
             }
             // A retry repeats the parents of members, unless the members of one are asked for.
-            let is_left_out = |row: &&JobRow| {
-                filter.parent.is_none() && matches!(row.run_on_role, RunOnRole::Member(_))
-            };
+            let is_left_out =
+                |row: &&JobRow| filter.parent.is_none() && matches!(row.run_on_role, RunOnRole::Member(_));
             for row in rows.iter().filter(|row| !is_left_out(row)) {
                 let key = RetryKey::new(row.slot.as_ref().map(|slot| slot.at), row.job);
                 if Some(key) > place.after {
@@ -243,7 +250,8 @@ mod tests {
     #[test]
     fn the_oldest_slots_are_kept_and_jobs_without_a_slot_come_last() {
         let mut first = FirstInOrder::default();
-        for (slot, job) in [(Some(30), 1), (None, 2), (Some(10), 3), (Some(20), 4), (Some(10), 5), (None, 1)] {
+        for (slot, job) in [(Some(30), 1), (None, 2), (Some(10), 3), (Some(20), 4), (Some(10), 5), (None, 1)]
+        {
             first.add(key(slot, job), Candidate { job: JobId(job), retry_of: None }, 5);
         }
         assert!(first.has_more);

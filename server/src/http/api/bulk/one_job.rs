@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use futures_util::stream::{self, BoxStream};
 use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
 use protocol::JobId;
 use scheduler::input::IdempotencyKey;
 use scheduler::job::State as JobState;
@@ -23,7 +23,11 @@ use crate::http::request::submit_params::MembersChoice;
 
 impl Operation {
     /// The effects of an operation on jobs, in their order; some of them are under way at once.
-    pub(super) fn effects(self: &Arc<Self>, jobs: Vec<JobId>, verb: EngineVerb) -> BoxStream<'static, JobEffect> {
+    pub(super) fn effects(
+        self: &Arc<Self>,
+        jobs: Vec<JobId>,
+        verb: EngineVerb,
+    ) -> BoxStream<'static, JobEffect> {
         let operation = Arc::clone(self);
         let jobs = stream::iter(jobs);
         match verb {

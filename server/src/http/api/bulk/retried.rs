@@ -95,9 +95,9 @@ fn choose(
     key: Option<&str>,
     followed: &[JobState],
 ) -> Result<Choice, ReadError> {
-    let made_for = |job: JobId| match key {
-        Some(key) => Ok(archive.key(&key_of(key, job))?.0.map(|holder| holder.job)),
-        None => Ok(None),
+    let made_for = |job: JobId| -> Result<Option<JobId>, ReadError> {
+        let Some(key) = key else { return Ok(None) };
+        Ok(archive.key(&key_of(key, job))?.0.map(|holder| holder.job))
     };
     if let Some(earlier) = retry_of
         && made_for(earlier)? == Some(job)

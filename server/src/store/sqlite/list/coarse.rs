@@ -42,7 +42,12 @@ pub(super) fn blocks_of<'n>(
         Part::Live(Some(state)) => state != State::Queued && (names.is_none() || has_closed_attempt(filter)),
         Part::Live(None) | Part::Ended | Part::Succeeded => false,
     };
-    if filter.label.is_some() || filter.schedule.is_some() || filter.batch.is_some() || filter.parent.is_some() || has_index {
+    if filter.label.is_some()
+        || filter.schedule.is_some()
+        || filter.batch.is_some()
+        || filter.parent.is_some()
+        || has_index
+    {
         return Ok(None);
     }
     let seen = seen(connection, filter)?;

@@ -3,7 +3,7 @@
 use protocol::JobId;
 
 use super::*;
-use crate::store::{FIRES_SEARCHED, FireFilter, SlotArchive as _, SlotEnd};
+use crate::store::{FIRES_SEARCHED, FailedFires, FireFilter, SlotArchive as _, SlotEnd};
 
 /// Jobs 1 to 9 of slots 1 to 9, and their retries from 11 on.
 fn fill(shell: &Connection) {
@@ -148,6 +148,7 @@ fn retries_that_an_earlier_version_has_made_carry_their_slots() {
     let (_store, archive) = data_dir.open();
     let nightly = JobFilter { schedule: Some("nightly".to_owned()), limit: 9, ..JobFilter::default() };
     let rows = archive.jobs(&nightly).unwrap();
-    let found: Vec<_> = rows.iter().map(|row| (row.job.0, row.slot.as_ref().map(|it| &*it.schedule))).collect();
+    let found: Vec<_> =
+        rows.iter().map(|row| (row.job.0, row.slot.as_ref().map(|it| &*it.schedule))).collect();
     assert_eq!(found, [(7, Some("nightly"))], "of {rows:?}");
 }

@@ -43,7 +43,12 @@ impl TransactionWriter<'_> {
     }
 
     /// Stores labels, overrides and parameters of a job, and the workers that it asks for. Returns the bit flags for `jobs.details`.
-    pub(super) fn insert_details(&mut self, job: i64, definition: i64, added: &AddedJob) -> Result<i64, Failure> {
+    pub(super) fn insert_details(
+        &mut self,
+        job: i64,
+        definition: i64,
+        added: &AddedJob,
+    ) -> Result<i64, Failure> {
         if added.details.is_none() && added.narrowing.is_none() {
             return Ok(0);
         }
