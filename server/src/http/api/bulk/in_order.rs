@@ -101,13 +101,13 @@ impl FirstInOrder {
     }
 }
 
-/// What is left after some jobs.
+/// The rest of an operation after some jobs.
 enum Progress {
     /// The request goes on with others.
     More,
     /// The next request goes on.
     TimeUp,
-    /// Nothing.
+    /// No job is left.
     Done,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Candidate {
     pub(super) retry_of: Option<JobId>,
 }
 
-/// What a retry makes of the jobs of a filter.
+/// The jobs of a filter that are retried, and those that are not.
 #[derive(Debug, Default)]
 pub(super) struct ToRetry {
     /// The jobs that are retried, in the order of the filter's.
@@ -27,7 +27,7 @@ pub(super) struct ToRetry {
     pub(super) left_out: Vec<shapes::RetriedBefore>,
 }
 
-/// What a retry makes of a job of the filter.
+/// The decision about a job of the filter.
 enum Choice {
     /// It retries this job: the one of the filter, or a retry of it.
     Retry(JobId),
@@ -113,7 +113,15 @@ fn choose(
             return Ok(Choice::Retry(latest));
         }
         if !followed.contains(&state) {
-            let last = archive.last_retry(latest)?.unwrap_or((retry, state));
+            // As [`MemberArchive::last_retry`](crate::store::MemberArchive::last_retry), without retries by this request: it answers as before.
+            let mut last = (retry, state);
+            for _ in 0..RETRIES_FOLLOWED {
+                if made_for(last.0)?.is_some() {
+                    break;
+                }
+                let Some(later) = archive.retries(&[last.0])?.remove(&last.0) else { break };
+                last = later;
+            }
             return Ok(Choice::LeftTo(last.0, last.1));
         }
         latest = retry;
