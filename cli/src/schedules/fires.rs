@@ -21,9 +21,9 @@ use crate::view::in_words;
   longshore fires report --failed                       slots without a good end
   longshore fires report --limit 500 -o json
 
-STATE is that of the job of the slot, RETRY its last retry: a retry of a retry counts. --failed leaves
-out slots that were missed or skipped: 'longshore backfill NAME --from TIME --dry-run' lists those that
-are without a job. LOCAL is the slot in the zone of its schedule, unless that is UTC.")]
+STATE is that of the job of the slot, RETRY its last retry: a retry of a retry counts.
+--failed leaves out slots that were missed or skipped: those without a job are listed by
+'longshore backfill NAME --from TIME --dry-run'. LOCAL is the slot in the zone of its schedule, unless that is UTC.")]
 pub(crate) struct FiresFlags {
     #[command(flatten)]
     common: CommonArgs,

@@ -1,6 +1,9 @@
 //! Slots with the ends of their jobs, and the slots that retries carry on.
 
 use protocol::JobId;
+use protocol::container::Overrides;
+use scheduler::details::JobDetails;
+use scheduler::step::Ended;
 
 use super::*;
 use crate::store::{FIRES_SEARCHED, FailedFires, FireFilter, SlotArchive as _, SlotEnd};
@@ -151,4 +154,34 @@ fn retries_that_an_earlier_version_has_made_carry_their_slots() {
     let found: Vec<_> =
         rows.iter().map(|row| (row.job.0, row.slot.as_ref().map(|it| &*it.schedule))).collect();
     assert_eq!(found, [(7, Some("nightly"))], "of {rows:?}");
+}
+
+#[test]
+fn a_retry_that_is_deleted_carries_no_slot_any_more() {
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    let variables =
+        [("LONGSHORE_SCHEDULED_AT", "2026-03-01T02:00:00.000Z"), ("LONGSHORE_SCHEDULE_ID", "nightly")];
+    let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let overrides = Overrides { environment, ..Overrides::default() };
+    let details = Some(Box::new(JobDetails { overrides, ..JobDetails::default() }));
+    let Change::Added(job) = added(2) else { unreachable!("it adds a job") };
+    let retry = Change::Added(AddedJob { retry_of: Some(JobId(1)), details, ..job });
+    store.commit(&group(&loaded, 1, vec![added(1), retry])).unwrap();
+    let carried = || -> i64 {
+        data_dir.sql().query_row("SELECT count(*) FROM carried_slots", [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(carried(), 1);
+    assert_eq!(
+        archive.slots(&[1, 2, 9].map(JobId)).unwrap(),
+        [None, Some(Timestamp(1_772_330_400_000)), None]
+    );
+    let ended = |job| {
+        let (job, at, state) = (JobId(job), Timestamp(2), State::Succeeded);
+        Change::Ended(Ended { job, state, at, reason: String::new(), closed: None, confirmed: true })
+    };
+    store.commit(&group(&loaded, 2, vec![ended(1), ended(2)])).unwrap();
+    store.remove(loaded.epoch, &remove::NOTHING).unwrap();
+    assert_eq!((carried(), archive.job(JobId(2)).unwrap()), (0, None));
 }
