@@ -39,9 +39,9 @@ prints a line at each end. The exit code is then that of the first new job that 
 else that of the first refusal. Ctrl-C does not stop the jobs.
 
 The definition is used as it is now; --revision original uses the one that the job was made with.
-With filters, jobs of slots are retried in the order of the slots. A job that was retried before is left
-to its last retry. Flags that change the new jobs are for jobs that are given by id. Parameters,
-variables and labels replace those of the same name.")]
+With filters, jobs of slots are retried in the order of the slots. A job that was retried before
+is left to its last retry. Flags that change the new jobs are for jobs that are given by id.
+Parameters, variables and labels replace those of the same name.")]
 pub(crate) struct RetryFlags {
     #[command(flatten)]
     common: CommonArgs,
