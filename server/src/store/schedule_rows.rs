@@ -65,7 +65,7 @@ pub struct SlotJob {
 pub struct SlotEnd {
     /// The job that the slot became; none if retention has deleted it.
     pub own: Option<SlotJob>,
-    /// The last of its retries and their retries, if one is kept.
+    /// The newest of its retries and their retries, if one is kept.
     pub retry: Option<SlotJob>,
     /// The last of these jobs is an unresolved failure. One that ended under a version without such a record is none.
     pub is_unresolved: bool,

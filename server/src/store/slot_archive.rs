@@ -6,8 +6,8 @@ use super::{FailedFires, FireFilter, ReadError, SlotEnd};
 
 /// The part of the read side for the jobs of slots.
 pub trait SlotArchive {
-    /// The state of each of these jobs and of the last of its retries, in their order. The last retry is that of
-    /// [`MemberArchive::last_retry`](super::MemberArchive::last_retry).
+    /// The state of each of these jobs of the ledger and of its last retry, in their order. The last retry is the newest one of it or of its
+    /// retries that is kept, also if others between them are not.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -32,5 +32,5 @@ pub trait SlotArchive {
     ) -> Result<FailedFires, ReadError>;
 }
 
-/// Rows of the ledger that one read searches for failures. Each costs a look into three indexes: some ten milliseconds for all.
+/// Rows of the ledger that one read searches for failures. Each costs a look into two indexes: some ten milliseconds for all.
 pub const FIRES_SEARCHED: u32 = 10_000;

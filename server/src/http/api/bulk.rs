@@ -46,10 +46,10 @@ use crate::http::request::request_id::RequestId;
 use crate::http::request::submit_params::RevisionChoice;
 use crate::http::request::{body, cursor, job_filter, reason};
 use crate::http::state::AppState;
-use crate::store::{Acknowledgement, JobFilter, JobRow, RunOnRole};
+use crate::store::{Acknowledgement, JobFilter, JobRow};
 use batch_cancel::whole_batch;
 use keys::fingerprint_text;
-use retried::{Candidate, ToRetry};
+use retried::{Candidate, Done, ToRetry};
 use selection::AcknowledgedSelection;
 use verb::{EngineVerb, Verb, has_parameter, names_a_filter};
 
@@ -126,7 +126,7 @@ async fn bulk(state: State<Arc<AppState>>, mut verb: Verb, request: Request) -> 
         Verb::Retry => RevisionChoice::read(&mut query)?,
         _ => RevisionChoice::Current,
     };
-    // A retry goes through its jobs in another order than a list.
+    // A retry may go through its jobs in another order than a list.
     let retry_cursor = match verb {
         Verb::Retry if !dry_run => query.text("cursor")?,
         _ => None,
@@ -208,8 +208,8 @@ struct Operation {
 }
 
 impl Operation {
-    /// Goes through the jobs of a filter, newest first, or counts them, until all are done, the time is up, or a page fails after others: the next
-    /// request begins with that page, and gets the error if it lasts.
+    /// Goes through the jobs of a filter, newest first, or counts them, until all are done, the time is up, or a page fails after others: the
+    /// next request begins with that page, and gets the error if it lasts.
     async fn run(
         self: &Arc<Self>,
         mut filter: JobFilter,
@@ -217,57 +217,74 @@ impl Operation {
     ) -> Result<(), Problem> {
         let until = Instant::now() + TIME_MAX;
         filter.limit = if result.dry_run { COUNT_SLICE } else { SLICE };
+        let next = self.run_newest_first(filter, &Done::default(), until, result).await?;
+        result.next = next.map(cursor::write);
+        Ok(())
+    }
+
+    /// Goes through the jobs of a filter, and of those that this request has retried before, newest first. Returns the last job that is done
+    /// unless all are.
+    async fn run_newest_first(
+        self: &Arc<Self>,
+        mut filter: JobFilter,
+        done: &Done,
+        until: Instant,
+        result: &mut shapes::BulkResult,
+    ) -> Result<Option<JobId>, Problem> {
         loop {
-            let last = match self.run_page(&filter, result).await {
-                Err(_) if result.matched > 0 && !result.dry_run => {
-                    result.next = filter.before.map(cursor::write);
-                    return Ok(());
-                }
+            let last = match self.run_page(&filter, done, result).await {
+                Err(_) if result.matched > 0 && !result.dry_run => return Ok(filter.before),
                 last => last?,
             };
-            let Some(last) = last else { return Ok(()) };
+            let Some(last) = last else { return Ok(None) };
             filter.before = Some(last);
             if Instant::now() >= until || self.state.services.shutdown.is_cancelled() {
-                result.next = Some(cursor::write(last));
-                return Ok(());
+                return Ok(Some(last));
             }
         }
     }
 
-    /// Applies the operation to one page of the jobs of a filter. Returns the last job of the page unless it is the last page.
+    /// Applies the operation to one page of the jobs of a filter, and of those that this request has retried before. Returns the last job of
+    /// the page unless it is the last page.
     async fn run_page(
         self: &Arc<Self>,
         filter: &JobFilter,
+        done: &Done,
         result: &mut shapes::BulkResult,
     ) -> Result<Option<JobId>, Problem> {
         let page = filter.clone();
-        let rows = self.state.read(move |archive| archive.jobs(&page)).await?;
-        let last = rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job);
-        // A retry repeats the parents of members, unless the members of one are asked for.
-        let is_left_out = |row: &JobRow| {
-            let is_member = matches!(row.run_on_role, RunOnRole::Member(_));
-            match self.verb {
-                Verb::Retry => filter.parent.is_none() && is_member,
-                Verb::TakeBack => !acknowledge::would_change(self.verb, row.state, &row.failure),
-                Verb::Cancel | Verb::Release | Verb::Acknowledge => false,
-            }
+        let mut rows = self.state.read(move |archive| archive.jobs(&page)).await?;
+        let left = done.repeated.iter().filter(|job| filter.before.is_none_or(|before| **job < before));
+        let mut repeated: Vec<JobId> = left.take(filter.limit).copied().collect();
+        // Both are cut where the first of them ends.
+        let last_of_rows = rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job);
+        let last = last_of_rows.max(repeated.last().copied().filter(|_| repeated.len() == filter.limit));
+        rows.retain(|row| Some(row.job) >= last);
+        repeated.retain(|job| Some(*job) >= last);
+        let is_left_out = |row: &JobRow| match self.verb {
+            Verb::Retry => Candidate::is_member_to_leave(row, filter),
+            Verb::TakeBack => !acknowledge::would_change(self.verb, row.state, &row.failure),
+            Verb::Cancel | Verb::Release | Verb::Acknowledge => false,
         };
-        let chosen = rows.iter().filter(|row| !is_left_out(row));
+        rows.retain(|row| !is_left_out(row));
         // A dry run counts what would be done; without it, each of the others is a refusal.
-        let actor = Actor::current();
-        let is_in_scope = |row: &&JobRow| !result.dry_run || actor.scope.includes(&row.definition);
-        let (chosen, outside): (Vec<&JobRow>, Vec<&JobRow>) = chosen.partition(is_in_scope);
-        result.out_of_scope += outside.len() as u64;
+        if result.dry_run {
+            let (actor, count) = (Actor::current(), rows.len());
+            rows.retain(|row| actor.scope.includes(&row.definition));
+            result.out_of_scope += (count - rows.len()) as u64;
+        }
         let chosen: Vec<JobId> = match self.verb {
-            // Only a dry run comes here: it counts what is left to be done.
             Verb::Retry => {
-                let candidate = |row: &JobRow| Candidate { job: row.job, retry_of: row.retry_of };
-                let candidates = chosen.into_iter().map(candidate).collect();
+                let mut candidates = Candidate::of_rows(&rows, filter);
+                candidates.extend(self.repeated_candidates(&repeated).await?);
+                candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.job));
+                candidates.dedup_by_key(|candidate| candidate.job);
+                done.leave_out(&mut candidates);
                 let ToRetry { chosen, left_out } = self.to_retry(candidates, filter).await?;
                 result.leave_out(left_out);
-                chosen
+                chosen.into_iter().map(|(_, job)| job).collect()
             }
-            _ => chosen.into_iter().map(|row| row.job).collect(),
+            _ => rows.iter().map(|row| row.job).collect(),
         };
         let mut matched = chosen.len() as u64;
         if !result.dry_run {

@@ -1,12 +1,13 @@
 //! The jobs of slots: how they and their retries ended, and the slots that retries carry on.
 //!
-//! A retry has no row in the ledger, because a slot has one job there. Its row in `carried_slots` puts it into lists of the jobs of a schedule.
+//! A retry has no row in the ledger, because a slot has one job there. Its row in `carried_slots` puts it into lists of the jobs of a schedule,
+//! and names the job of the ledger.
 
 use protocol::{JobId, Timestamp};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::archive::SqliteArchive;
-use super::dependencies::{latest_of_chain, number};
+use super::dependencies::number;
 use super::{codes, run_on, schedules};
 use crate::store::{FIRES_SEARCHED, FailedFires, FireFilter, ReadError, SlotArchive, SlotEnd, SlotJob};
 
@@ -41,33 +42,23 @@ impl SlotArchive for SqliteArchive {
     }
 }
 
-/// Stores the schedule whose slot a retry carries on.
-pub(super) fn carry(
-    connection: &Connection,
-    job: i64,
-    definition: i64,
-    schedule: &str,
-) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO carried_slots (job, definition, schedule) SELECT ?1, name, ?3 FROM definitions WHERE id = ?2",
-        )?
-        .execute((job, definition, schedule))?;
+/// Stores the slot that a retry carries on, if the job that it retries is one of a slot. The variables do not tell that: a job that was run as
+/// its schedule would have run it has the same ones.
+pub(super) fn carry(connection: &Connection, job: i64, retried: i64) -> rusqlite::Result<()> {
+    connection.prepare_cached(CARRY)?.execute((job, retried))?;
     Ok(())
 }
 
-/// Deletes the row of a job, if it has one.
-pub(super) fn remove(connection: &Connection, job: i64) -> rusqlite::Result<()> {
-    connection.prepare_cached("DELETE FROM carried_slots WHERE job = ?1")?.execute([job])?;
-    Ok(())
-}
+const CARRY: &str = "INSERT INTO carried_slots (job, root, definition, schedule)
+     SELECT ?1, job, definition, schedule FROM fires WHERE job = ?2 AND reason IS NULL
+     UNION ALL SELECT ?1, root, definition, schedule FROM carried_slots WHERE job = ?2 LIMIT 1";
+
+/// Jobs of a block that carry slots on.
+pub(super) const CARRIED: &str = "SELECT job FROM carried_slots WHERE job BETWEEN ?1 AND ?2 ORDER BY job";
 
 fn end(connection: &Connection, job: JobId) -> rusqlite::Result<SlotEnd> {
     let own = slot_job(connection, job)?;
-    let retry = match latest_of_chain(connection, job)? {
-        Some((retry, _)) => slot_job(connection, retry)?,
-        None => None,
-    };
+    let retry = last_retry(connection, job)?;
     let is_unresolved = match retry.or(own) {
         Some(last) if last.state.is_failure() => connection
             .prepare_cached("SELECT 1 FROM unresolved WHERE job = ?1")?
@@ -76,6 +67,24 @@ fn end(connection: &Connection, job: JobId) -> rusqlite::Result<SlotEnd> {
     };
     Ok(SlotEnd { own, retry, is_unresolved })
 }
+
+/// The newest retry of the job of a slot, or of its retries. Those of a batch that is still being made are not visible: few.
+fn last_retry(connection: &Connection, root: JobId) -> rusqlite::Result<Option<SlotJob>> {
+    let mut statement = connection.prepare_cached(RETRIES)?;
+    let mut rows = statement.query((number(root), RETRIES_READ))?;
+    while let Some(row) = rows.next()? {
+        let retry = JobId(row.get::<_, i64>(0)?.cast_unsigned());
+        if let Some(found) = slot_job(connection, retry)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+const RETRIES: &str = "SELECT job FROM carried_slots WHERE root = ?1 ORDER BY job DESC LIMIT ?2";
+
+/// Rows that are read for one job until one is visible.
+const RETRIES_READ: i64 = 100;
 
 fn slot_job(connection: &Connection, job: JobId) -> rusqlite::Result<Option<SlotJob>> {
     let found = connection
@@ -113,13 +122,10 @@ fn failed(
         statement.query_map((definition, range.0, range.1, schedule, since, until), schedules::fire)?
     {
         let record = record?;
-        let Some(job) = record.row.verdict.job() else { continue };
-        if end(connection, job)?.is_unresolved {
-            let searched = Some(record.id);
-            rows.push(record);
-            if rows.len() >= limit {
-                return Ok(FailedFires { rows, searched });
-            }
+        let searched = Some(record.id);
+        rows.push(record);
+        if rows.len() >= limit {
+            return Ok(FailedFires { rows, searched });
         }
     }
     Ok(FailedFires { rows, searched: lowest.map(i64::cast_unsigned) })
@@ -132,17 +138,17 @@ const HAS_UNRESOLVED: &str =
 const LOWEST_SEARCHED: &str =
     "SELECT id FROM fires WHERE definition = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3 - 1";
 
-/// Rows whose job is unresolved, or was retried by one that has ended: the last one of those may be.
+/// Rows whose last job is unresolved: a few looks into indexes for each row, however often its job was retried.
 const FAILED: &str =
     "SELECT id, definition, schedule, first_slot, last_slot, count, exact, verdict, reason, job, at FROM fires
      WHERE definition = ?1 AND id BETWEEN ?2 AND ?3 - 1 AND (?4 IS NULL OR schedule = ?4) AND last_slot >= ?5 AND first_slot < ?6
-         AND reason IS NULL AND (EXISTS (SELECT 1 FROM unresolved WHERE unresolved.job = fires.job)
-             OR EXISTS (SELECT 1 FROM ended WHERE retry_of = fires.job))
+         AND reason IS NULL AND EXISTS (SELECT 1 FROM unresolved WHERE unresolved.job =
+             coalesce((SELECT max(c.job) FROM carried_slots c WHERE c.root = fires.job), fires.job))
      ORDER BY id DESC";
 
 #[cfg(test)]
 mod tests {
-    use super::{FAILED, HAS_UNRESOLVED, LOWEST_SEARCHED};
+    use super::{CARRIED, CARRY, FAILED, HAS_UNRESOLVED, LOWEST_SEARCHED, RETRIES};
     use crate::store::directory::DataDirectory;
     use crate::store::sqlite::connections::open_reader;
     use crate::store::sqlite::open;
@@ -152,7 +158,7 @@ mod tests {
         let directory = DataDirectory::temporary();
         let _store = open(&directory).unwrap();
         let reader = open_reader(&directory.database()).unwrap();
-        for sql in [HAS_UNRESOLVED, LOWEST_SEARCHED, FAILED] {
+        for sql in [HAS_UNRESOLVED, LOWEST_SEARCHED, FAILED, CARRY, CARRIED, RETRIES] {
             let mut statement = reader.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let values = vec![1; statement.parameter_count()];
             let steps = statement

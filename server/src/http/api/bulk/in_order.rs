@@ -1,52 +1,49 @@
 //! Retries by filters, in the order of the slots that the jobs work on.
 //!
-//! A list of jobs has the newest first, so a request reads all jobs that its filters select and keeps the first ones in order. Both are bounded:
-//! it keeps [`SELECTED_MAX`] jobs, and if the time for reading is up, it leaves the newer jobs for later and begins with the older ones.
+//! A list of jobs has the newest first, so the order needs all jobs of the filters before the first retry. A request reads so many only within
+//! bounds: [`ORDERED_MAX`] jobs, found within [`SELECT_TIME_MAX`]. Of larger selections the newest jobs are retried first.
 
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{JobId, Timestamp};
 use tokio::time::Instant;
 
-use super::retried::{Candidate, ToRetry};
+use super::retried::{Candidate, Done, ToRetry};
 use super::{COUNT_SLICE, Detail, Operation, SLICE, TIME_MAX};
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::cursor;
-use crate::store::{JobFilter, JobRow, RunOnRole};
+use crate::store::JobFilter;
 
 /// The order of retries: by slot, then by number. Jobs without a slot come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct RetryKey {
+pub(super) struct RetryKey {
     slot: i64,
     job: u64,
 }
 
 impl RetryKey {
-    fn new(slot: Option<Timestamp>, job: JobId) -> Self {
+    pub(super) fn new(slot: Option<Timestamp>, job: JobId) -> Self {
         Self { slot: slot.map_or(i64::MAX, |at| at.0), job: job.0 }
     }
 }
 
 /// The place at which a retry by filters goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RetryPlace {
-    /// Jobs from this number on are newer than the operation; 0 before its first read.
-    top: u64,
-    /// Jobs up to this number are done.
-    floor: u64,
-    /// Jobs from this number on are left for later; 0 if none are.
-    ceiling: u64,
-    /// The last job that was done of those between.
-    after: Option<RetryKey>,
+    /// It takes jobs below this number. In order: the jobs that it has made are not below it.
+    before: JobId,
+    /// The last job that was retried in order. Those up to it are done.
+    done: Option<RetryKey>,
+    /// It goes on in order, and not with the newest job.
+    is_ordered: bool,
 }
 
 impl RetryPlace {
     fn write(&self) -> String {
-        let RetryKey { slot, job } = self.after.unwrap_or(RetryKey { slot: i64::MIN, job: 0 });
-        let numbers = [self.top, self.floor, self.ceiling, slot.cast_unsigned(), job];
+        let RetryKey { slot, job } = self.done.unwrap_or(RetryKey { slot: 0, job: 0 });
+        let numbers = [self.before.0, slot.cast_unsigned(), job, u64::from(self.is_ordered)];
         let mut bytes = [0; PLACE_BYTES];
         for (part, number) in bytes.chunks_exact_mut(8).zip(numbers) {
             part.copy_from_slice(&number.to_be_bytes());
@@ -60,169 +57,165 @@ impl RetryPlace {
         for (number, part) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
             *number = part.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
         }
-        let [top, floor, ceiling, slot, job] = numbers;
-        let after = (job > 0).then_some(RetryKey { slot: slot.cast_signed(), job });
-        Ok(Self { top, floor, ceiling, after })
-    }
-
-    /// The jobs between are below this number, if it is known.
-    fn upper(&self) -> Option<u64> {
-        [self.ceiling, self.top].into_iter().find(|number| *number > 0)
-    }
-
-    /// Goes on with the jobs that were left for later. False if there are none.
-    fn rise(&mut self) -> bool {
-        let next = self.ceiling;
-        (self.floor, self.ceiling, self.after) = (next.saturating_sub(1).max(self.floor), 0, None);
-        next > 0
+        let [before, slot, job, is_ordered] = numbers;
+        let done = (job > 0).then_some(RetryKey { slot: slot.cast_signed(), job });
+        Ok(Self { before: JobId(before), done, is_ordered: is_ordered > 0 })
     }
 }
 
-const PLACE_BYTES: usize = 40;
+const PLACE_BYTES: usize = 32;
 
 const PLACES: &[u8] = b"longshore retry cursor 1";
 
-/// The first jobs in order of those that filters select.
+/// The jobs of a filter that are to be retried, in order.
 #[derive(Debug, Default)]
-struct FirstInOrder {
-    /// The last of them is on top.
-    kept: BinaryHeap<(RetryKey, Candidate)>,
-    /// Others come after them.
-    has_more: bool,
-}
-
-impl FirstInOrder {
-    fn add(&mut self, key: RetryKey, candidate: Candidate, kept_max: usize) {
-        self.kept.push((key, candidate));
-        if self.kept.len() > kept_max {
-            self.kept.pop();
-            self.has_more = true;
-        }
-    }
-}
-
-/// The rest of an operation after some jobs.
-enum Progress {
-    /// The request goes on with others.
-    More,
-    /// The next request goes on.
-    TimeUp,
-    /// No job is left.
-    Done,
+struct Selection {
+    candidates: Vec<Candidate>,
+    /// All jobs of the filter are below this number.
+    before: JobId,
+    /// Counts the jobs that are left to their retries.
+    counts: shapes::BulkResult,
 }
 
 impl Operation {
-    /// Retries the jobs of a filter in the order of their slots, each chain of retries once, until all are done, the time is up, or a slice
-    /// fails after others: the next request begins with that slice, and gets the error if it lasts.
+    /// Retries the jobs of a filter, each chain of retries once: in the order of their slots if they are few, else the newest first. It ends with a
+    /// cursor if the time is up, or if a slice fails after others: the next request begins with that slice, and gets the error if it lasts.
     ///
     /// # Errors
     /// `invalid_cursor`, those of a read, and those that refuse all jobs.
     pub(super) async fn run_retry(
         self: &Arc<Self>,
-        filter: JobFilter,
+        mut filter: JobFilter,
         cursor: Option<&str>,
         result: &mut shapes::BulkResult,
     ) -> Result<(), Problem> {
         let until = Instant::now() + TIME_MAX;
-        let mut place = cursor.map_or_else(|| Ok(RetryPlace::default()), RetryPlace::read)?;
-        loop {
-            match self.retry_first(&filter, &mut place, until, result).await {
-                Ok(Progress::More) => continue,
-                Ok(Progress::Done) => {}
-                Err(problem) if result.matched == 0 => return Err(problem),
-                Ok(Progress::TimeUp) | Err(_) => result.next = Some(place.write()),
-            }
+        let place = cursor.map(RetryPlace::read).transpose()?;
+        filter.before = place.map(|place| place.before);
+        let done = Done { repeated: self.retried_before(&filter).await?, until: place.and_then(|it| it.done) };
+        let selection = match place {
+            Some(RetryPlace { is_ordered: false, .. }) => None,
+            _ => self.select(&filter, &done, until).await?,
+        };
+        result.ordered = Some(selection.is_some());
+        let Some(selection) = selection else {
+            filter.limit = SLICE;
+            let next = self.run_newest_first(filter, &done, until, result).await?;
+            let place = |before| RetryPlace { before, done: done.until, is_ordered: false };
+            result.next = next.map(|before| place(before).write());
             return Ok(());
+        };
+        let before = place.map_or(selection.before, |place| place.before);
+        let place = RetryPlace { before, done: done.until, is_ordered: true };
+        if cursor.is_none() {
+            // The first answer has them all.
+            result.retried_before = selection.counts.retried_before;
+            result.left_out = selection.counts.left_out;
         }
+        self.retry_in_order(&selection.candidates, (&filter, place), until, result).await
     }
 
-    /// Retries the first jobs behind a place, and moves it behind them.
-    async fn retry_first(
+    async fn retry_in_order(
         self: &Arc<Self>,
-        filter: &JobFilter,
-        place: &mut RetryPlace,
+        candidates: &[Candidate],
+        (filter, mut place): (&JobFilter, RetryPlace),
         until: Instant,
         result: &mut shapes::BulkResult,
-    ) -> Result<Progress, Problem> {
+    ) -> Result<(), Problem> {
         let is_up = || Instant::now() >= until || self.state.services.shutdown.is_cancelled();
-        let go_on = || if is_up() { Progress::TimeUp } else { Progress::More };
-        let Some(FirstInOrder { kept, has_more }) = self.select(filter, place).await? else {
-            // The newer jobs are left for later.
-            return Ok(go_on());
-        };
-        let jobs = kept.into_sorted_vec();
-        let mut left = jobs.len();
-        for slice in jobs.chunks(SLICE) {
-            let candidates = slice.iter().map(|(_, candidate)| *candidate).collect();
-            let ToRetry { chosen, left_out } = self.to_retry(candidates, filter).await?;
-            let count = chosen.len() as u64;
-            self.apply(chosen, result, Detail::Counts).await?;
-            result.matched += count;
-            result.leave_out(left_out);
-            place.after = slice.last().map(|(key, _)| *key);
-            left -= slice.len();
-            if is_up() && left > 0 {
-                return Ok(Progress::TimeUp);
+        for (index, slice) in candidates.chunks(SLICE).enumerate() {
+            if index > 0 && is_up() {
+                result.next = Some(place.write());
+                return Ok(());
+            }
+            match self.retry_slice(slice, filter, result).await {
+                Ok(()) => place.done = slice.last().map(Candidate::key),
+                Err(problem) if result.matched == 0 => return Err(problem),
+                Err(_) => {
+                    result.next = Some(place.write());
+                    return Ok(());
+                }
             }
         }
-        if !has_more && !place.rise() {
-            return Ok(Progress::Done);
-        }
-        Ok(go_on())
+        Ok(())
     }
 
-    /// The first jobs of a filter behind a place, in order. None if the time for reading was up: the place leaves out the newer ones then.
+    async fn retry_slice(
+        self: &Arc<Self>,
+        slice: &[Candidate],
+        filter: &JobFilter,
+        result: &mut shapes::BulkResult,
+    ) -> Result<(), Problem> {
+        // Others may have retried some of them since they were selected.
+        let ToRetry { chosen, left_out } = self.to_retry(slice.to_vec(), filter).await?;
+        let count = chosen.len() as u64;
+        let jobs = chosen.into_iter().map(|(_, job)| job).collect();
+        self.apply(jobs, result, Detail::Counts).await?;
+        result.matched += count;
+        result.leave_out(left_out);
+        Ok(())
+    }
+
+    /// The jobs of a filter that are to be retried and are not done, in order. None if they are too many, or if the time for reading is up.
     async fn select(
         &self,
         filter: &JobFilter,
-        place: &mut RetryPlace,
-    ) -> Result<Option<FirstInOrder>, Problem> {
-        let until = Instant::now() + SELECT_TIME_MAX;
-        let mut page = JobFilter { limit: COUNT_SLICE, ..filter.clone() };
-        page.after = page.after.max(Some(JobId(place.floor)));
-        page.before = place.upper().map(JobId);
-        let mut first = FirstInOrder::default();
-        let repeated = self.retried_before(&page).await?;
-        let newest_repeated = repeated.iter().map(|(job, _)| job.0).max();
-        for (job, slot) in repeated {
-            let key = RetryKey::new(slot, job);
-            if Some(key) > place.after {
-                first.add(key, Candidate { job, retry_of: None }, SELECTED_MAX);
-            }
-        }
-        loop {
-            let wanted = page.clone();
-            let rows = self.state.read(move |archive| archive.jobs(&wanted)).await?;
-            if place.top == 0 {
-                let newest = rows.first().map(|row| row.job.0).max(newest_repeated);
-                place.top = newest.map_or(1, |newest| newest.saturating_add(1));
-            }
-            // A retry repeats the parents of members, unless the members of one are asked for.
-            let is_left_out =
-                |row: &&JobRow| filter.parent.is_none() && matches!(row.run_on_role, RunOnRole::Member(_));
-            for row in rows.iter().filter(|row| !is_left_out(row)) {
-                let key = RetryKey::new(row.slot.as_ref().map(|slot| slot.at), row.job);
-                if Some(key) > place.after {
-                    let candidate = Candidate { job: row.job, retry_of: row.retry_of };
-                    first.add(key, candidate, SELECTED_MAX);
-                }
-            }
-            let Some(last) = rows.last().filter(|_| rows.len() == COUNT_SLICE) else {
-                return Ok(Some(first));
-            };
-            page.before = Some(last.job);
-            if Instant::now() >= until {
-                (place.ceiling, place.after) = (last.job.0, None);
+        done: &Done,
+        until: Instant,
+    ) -> Result<Option<Selection>, Problem> {
+        let until = until.min(Instant::now() + SELECT_TIME_MAX);
+        let mut selection = Selection::default();
+        let newest = done.repeated.first().copied();
+        for slice in done.repeated.chunks(COUNT_SLICE) {
+            let candidates = self.repeated_candidates(slice).await?;
+            if !self.add(&mut selection, candidates, (filter, done), until).await? {
                 return Ok(None);
             }
         }
+        let mut page = JobFilter { limit: COUNT_SLICE, ..filter.clone() };
+        loop {
+            let wanted = page.clone();
+            let rows = self.state.read(move |archive| archive.jobs(&wanted)).await?;
+            let highest = rows.first().map(|row| row.job).max(newest);
+            selection.before = selection.before.max(JobId(highest.map_or(0, |job| job.0.saturating_add(1))));
+            let candidates = Candidate::of_rows(&rows, filter);
+            let is_within = self.add(&mut selection, candidates, (filter, done), until).await?;
+            let Some(last) = rows.last().filter(|_| rows.len() == COUNT_SLICE) else {
+                if selection.candidates.len() > ORDERED_MAX {
+                    return Ok(None);
+                }
+                break;
+            };
+            if !is_within {
+                return Ok(None);
+            }
+            page.before = Some(last.job);
+        }
+        selection.candidates.sort_by_key(Candidate::key);
+        selection.candidates.dedup_by_key(|candidate| candidate.job);
+        Ok(Some(selection))
+    }
+
+    /// Adds those of some jobs that are to be retried and are not done. False if others cannot be added within the bounds.
+    async fn add(
+        &self,
+        selection: &mut Selection,
+        mut candidates: Vec<Candidate>,
+        (filter, done): (&JobFilter, &Done),
+        until: Instant,
+    ) -> Result<bool, Problem> {
+        done.leave_out(&mut candidates);
+        let ToRetry { chosen, left_out } = self.to_retry(candidates, filter).await?;
+        selection.candidates.extend(chosen.into_iter().map(|(candidate, _)| candidate));
+        selection.counts.leave_out(left_out);
+        Ok(selection.candidates.len() <= ORDERED_MAX && Instant::now() < until)
     }
 }
 
-/// Jobs that a request keeps in order at once: some hundred kilobytes.
-const SELECTED_MAX: usize = 10_000;
+/// Jobs that are retried in order: some hundred kilobytes.
+const ORDERED_MAX: usize = 10_000;
 
-/// A request reads for so long before it leaves the newer jobs for later.
+/// The order is given up if it takes longer than this to read the selected jobs.
 const SELECT_TIME_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -236,11 +229,13 @@ mod tests {
 
     #[test]
     fn a_place_reads_back_and_the_cursor_of_a_list_is_none() {
-        for place in [
-            RetryPlace::default(),
-            RetryPlace { top: 900, floor: 3, ceiling: 700, after: Some(key(Some(-5), 12)) },
-            RetryPlace { top: u64::MAX, floor: 0, ceiling: 0, after: Some(key(None, 7)) },
+        for (before, done, is_ordered) in [
+            (900, None, true),
+            (900, Some(key(Some(-5), 12)), true),
+            (u64::MAX, Some(key(None, 7)), false),
+            (3, None, false),
         ] {
+            let place = RetryPlace { before: JobId(before), done, is_ordered };
             assert_eq!(RetryPlace::read(&place.write()).unwrap(), place);
         }
         let of_a_list = cursor::write(JobId(7));
@@ -248,26 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_slots_are_kept_and_jobs_without_a_slot_come_last() {
-        let mut first = FirstInOrder::default();
-        for (slot, job) in [(Some(30), 1), (None, 2), (Some(10), 3), (Some(20), 4), (Some(10), 5), (None, 1)]
-        {
-            first.add(key(slot, job), Candidate { job: JobId(job), retry_of: None }, 5);
-        }
-        assert!(first.has_more);
-        let kept = first.kept.into_sorted_vec();
-        let jobs: Vec<u64> = kept.into_iter().map(|(_, candidate)| candidate.job.0).collect();
-        assert_eq!(jobs, [3, 5, 4, 1, 1], "and not job 2, which has no slot");
-    }
-
-    #[test]
-    fn newer_jobs_follow_once_the_older_ones_are_done() {
-        let mut place = RetryPlace { top: 900, floor: 0, ceiling: 700, after: Some(key(None, 650)) };
-        assert_eq!(place.upper(), Some(700));
-        assert!(place.rise());
-        assert_eq!(place, RetryPlace { top: 900, floor: 699, ceiling: 0, after: None });
-        assert_eq!(place.upper(), Some(900));
-        assert!(!place.rise());
-        assert_eq!(RetryPlace::default().upper(), None);
+    fn the_oldest_slots_come_first_and_jobs_without_a_slot_last() {
+        let mut keys = [key(Some(30), 1), key(None, 2), key(Some(10), 5), key(Some(20), 4), key(Some(10), 3)];
+        keys.sort();
+        assert_eq!(keys.map(|key| key.job), [3, 5, 4, 1, 2]);
     }
 }

@@ -6,23 +6,67 @@ use protocol::{JobId, Timestamp};
 use scheduler::job::State as JobState;
 
 use super::Operation;
+use super::in_order::RetryKey;
 use super::keys::{key_of, prefix_of};
+use crate::auth::actor::Actor;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
-use crate::store::{Archive, JobFilter, RETRIES_FOLLOWED, ReadError};
+use crate::store::{Archive, JobFilter, JobRow, RETRIES_FOLLOWED, ReadError, RunOnRole};
 
 /// A job that a filter selects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) job: JobId,
-    pub(super) retry_of: Option<JobId>,
+    retry_of: Option<JobId>,
+    slot: Option<Timestamp>,
+    /// The caller may act on it.
+    is_in_scope: bool,
+}
+
+impl Candidate {
+    /// The jobs of a page of a filter.
+    pub(super) fn of_rows(rows: &[JobRow], filter: &JobFilter) -> Vec<Self> {
+        let actor = Actor::current();
+        let candidate = |row: &JobRow| Self {
+            job: row.job,
+            retry_of: row.retry_of,
+            slot: row.slot.as_ref().map(|slot| slot.at),
+            is_in_scope: actor.scope.includes(&row.definition),
+        };
+        rows.iter().filter(|row| !Self::is_member_to_leave(row, filter)).map(candidate).collect()
+    }
+
+    /// A retry repeats the parents of members, unless the members of one are asked for.
+    pub(super) fn is_member_to_leave(row: &JobRow, filter: &JobFilter) -> bool {
+        filter.parent.is_none() && matches!(row.run_on_role, RunOnRole::Member(_))
+    }
+
+    pub(super) fn key(&self) -> RetryKey {
+        RetryKey::new(self.slot, self.job)
+    }
+}
+
+/// The jobs that a request or an earlier one of the same key has done.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Jobs that this request has retried when it was sent before, the newest first. The answer names their retries again.
+    pub(super) repeated: Vec<JobId>,
+    /// Jobs up to this place were done in order by requests that this one continues.
+    pub(super) until: Option<RetryKey>,
+}
+
+impl Done {
+    /// Removes the jobs that requests have done which this one continues.
+    pub(super) fn leave_out(&self, candidates: &mut Vec<Candidate>) {
+        candidates.retain(|candidate| Some(candidate.key()) > self.until);
+    }
 }
 
 /// The jobs of a filter that are retried, and those that are not.
 #[derive(Debug, Default)]
 pub(super) struct ToRetry {
-    /// The jobs that are retried, in the order of the filter's.
-    pub(super) chosen: Vec<JobId>,
+    /// The jobs that are retried, in the order of the filter's, with the job to retry for each: itself, or a retry of it.
+    pub(super) chosen: Vec<(Candidate, JobId)>,
     /// The jobs that are left to their retries.
     pub(super) left_out: Vec<shapes::RetriedBefore>,
 }
@@ -38,26 +82,31 @@ enum Choice {
 }
 
 impl Operation {
-    /// The jobs of a filter that this request has retried when it was sent before, with their slots. Only unresolved failures need them: such
+    /// The jobs of a filter that this request has retried when it was sent before, the newest first. Only unresolved failures need them: such
     /// a filter does not select its own jobs again. Nothing for other filters.
-    pub(super) async fn retried_before(
-        &self,
-        filter: &JobFilter,
-    ) -> Result<Vec<(JobId, Option<Timestamp>)>, Problem> {
+    pub(super) async fn retried_before(&self, filter: &JobFilter) -> Result<Vec<JobId>, Problem> {
         let Some((key, _)) = self.key.as_ref().filter(|_| filter.unresolved) else { return Ok(Vec::new()) };
         let prefix = prefix_of(key);
-        let (lowest, highest) = (filter.after, filter.before);
-        let read = move |archive: &dyn Archive| {
-            let keys = archive.keys_with(&prefix)?;
-            let jobs = keys.iter().filter_map(|key| key.strip_prefix(&prefix)?.parse().ok().map(JobId));
-            let is_between = |job: &JobId| {
-                lowest.is_none_or(|lowest| *job > lowest) && highest.is_none_or(|highest| *job < highest)
-            };
-            let jobs: Vec<JobId> = jobs.filter(is_between).collect();
-            let slots = archive.slots(&jobs)?;
-            Ok(jobs.into_iter().zip(slots).collect())
+        let text = prefix.clone();
+        let keys = self.state.read(move |archive| archive.keys_with(&text)).await?;
+        let jobs = keys.iter().filter_map(|key| key.strip_prefix(&prefix)?.parse().ok().map(JobId));
+        let mut jobs: Vec<JobId> =
+            jobs.filter(|job| filter.before.is_none_or(|before| *job < before)).collect();
+        jobs.sort_unstable_by_key(|job| std::cmp::Reverse(*job));
+        Ok(jobs)
+    }
+
+    /// These jobs, which this request has retried when it was sent before, with their slots.
+    pub(super) async fn repeated_candidates(&self, jobs: &[JobId]) -> Result<Vec<Candidate>, Problem> {
+        let asked = jobs.to_vec();
+        let slots = self.state.read(move |archive| archive.slots(&asked)).await?;
+        let candidate = |(job, slot): (&JobId, Option<Timestamp>)| Candidate {
+            job: *job,
+            retry_of: None,
+            slot,
+            is_in_scope: true,
         };
-        self.state.read(read).await
+        Ok(jobs.iter().zip(slots).map(candidate).collect())
     }
 
     /// The jobs to retry for these jobs of a filter. A retry stands for its job from then on, unless this request made it when it was sent
@@ -73,13 +122,14 @@ impl Operation {
             let mut found = ToRetry::default();
             for candidate in jobs {
                 match choose(archive, candidate, key.as_deref(), &followed)? {
-                    Choice::Retry(job) => found.chosen.push(job),
-                    Choice::LeftTo(retry, state) => found.left_out.push(shapes::RetriedBefore {
+                    Choice::Retry(job) => found.chosen.push((candidate, job)),
+                    // A token does not learn of the retries of jobs that it may not act on.
+                    Choice::LeftTo(retry, state) if candidate.is_in_scope => found.left_out.push(shapes::RetriedBefore {
                         job: candidate.job.0,
                         retry: retry.0,
                         state: state.name().into(),
                     }),
-                    Choice::Made => {}
+                    Choice::LeftTo(..) | Choice::Made => {}
                 }
             }
             Ok(found)
@@ -91,7 +141,7 @@ impl Operation {
 /// The choice for a job. A retry is followed if it ended in one of these states.
 fn choose(
     archive: &dyn Archive,
-    Candidate { job, retry_of }: Candidate,
+    Candidate { job, retry_of, .. }: Candidate,
     key: Option<&str>,
     followed: &[JobState],
 ) -> Result<Choice, ReadError> {

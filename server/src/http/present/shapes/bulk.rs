@@ -30,7 +30,11 @@ pub struct BulkResult {
     /// The jobs that a retry made, at most 1,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<u64>,
-    /// Of a retry with filters: the jobs that were retried and the new jobs, oldest slot first, at most 1,000.
+    /// Of a retry with filters: true if it goes by the slots of the jobs, oldest first. False if the selection is too large for that, or reading
+    /// it takes too long: it begins with the newest job then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<bool>,
+    /// Of a retry with filters: the jobs that were retried and the new jobs, in the order of the retries, at most 1,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retries: Vec<RetryMade>,
     /// Of a retry with filters: the number of jobs beside `matched` that were retried before, and are left to their retries.

@@ -132,6 +132,7 @@ fn delete_rows(connection: &Connection, block: i64, doomed: &[Candidate]) -> Wri
     let dependent = jobs_of(connection, block, dependencies::DEPENDENT)?;
     let in_sets = jobs_of(connection, block, run_on::IN_SETS)?;
     let told = jobs_of(connection, block, TOLD_BY_NUMBER)?;
+    let carried = jobs_of(connection, block, slots::CARRIED)?;
     let mut ended = connection.prepare_cached("DELETE FROM ended WHERE id = ?1")?;
     for candidate in doomed {
         let job = candidate.job;
@@ -154,6 +155,9 @@ fn delete_rows(connection: &Connection, block: i64, doomed: &[Candidate]) -> Wri
         }
         if told.binary_search(&job).is_ok() {
             connection.prepare_cached("DELETE FROM told_positions WHERE job = ?1")?.execute([job])?;
+        }
+        if carried.binary_search(&job).is_ok() {
+            connection.prepare_cached("DELETE FROM carried_slots WHERE job = ?1")?.execute([job])?;
         }
         if dependent.binary_search(&job).is_ok() {
             connection.prepare_cached("DELETE FROM dependencies WHERE job = ?1")?.execute([job])?;
@@ -191,7 +195,6 @@ fn delete_details(connection: &Connection, job: i64, has_labels: bool) -> WriteR
         }
     }
     connection.prepare_cached("DELETE FROM details WHERE job = ?1")?.execute([job])?;
-    slots::remove(connection, job)?;
     Ok(())
 }
 

@@ -13,8 +13,8 @@ use scheduler::step::{AddedJob, Note};
 use super::{Failure, TransactionWriter};
 use crate::params::params_of_predecessors;
 use crate::store::sqlite::blocks::SEEN_REQUESTER;
-use crate::store::sqlite::{dependencies, json_column, notes, param_rows, positions, rows, schedules, slots};
-use crate::store::{PARENT_SLOT_VARIABLE, hook_parent, slot_in};
+use crate::store::sqlite::{dependencies, json_column, notes, param_rows, positions, rows, schedules};
+use crate::store::{PARENT_SLOT_VARIABLE, hook_parent};
 
 impl TransactionWriter<'_> {
     /// The number of the requester's name, for a job of this block.
@@ -43,12 +43,7 @@ impl TransactionWriter<'_> {
     }
 
     /// Stores labels, overrides and parameters of a job, and the workers that it asks for. Returns the bit flags for `jobs.details`.
-    pub(super) fn insert_details(
-        &mut self,
-        job: i64,
-        definition: i64,
-        added: &AddedJob,
-    ) -> Result<i64, Failure> {
+    pub(super) fn insert_details(&mut self, job: i64, added: &AddedJob) -> Result<i64, Failure> {
         if added.details.is_none() && added.narrowing.is_none() {
             return Ok(0);
         }
@@ -90,11 +85,6 @@ impl TransactionWriter<'_> {
         let told = told.and_then(|(_, position)| position.parse().ok());
         if let (Some(batch), Some(position)) = (added.batch, told) {
             positions::insert(self.connection, job, batch, position)?;
-        }
-        if added.retry_of.is_some()
-            && let Some(slot) = slot_in(&overrides.environment)
-        {
-            slots::carry(self.connection, job, definition, &slot.schedule)?;
         }
         for (name, value) in &details.labels {
             self.connection

@@ -15,7 +15,7 @@ use super::{Failure, TransactionWriter, WriteResult};
 use crate::store::fold::{Expected, JobWrite, Waiting};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME};
 use crate::store::sqlite::member_counts::NO_ROW;
-use crate::store::sqlite::{codes, json_column, notes, rows, usage_column};
+use crate::store::sqlite::{codes, json_column, notes, rows, slots, usage_column};
 
 impl TransactionWriter<'_> {
     pub(super) fn job(&mut self, write: &JobWrite<'_>) -> WriteResult {
@@ -56,7 +56,7 @@ impl TransactionWriter<'_> {
         let definition = self.definition_ids(added.revision)?;
         self.index_block(SEEN_NAME, definition.name, block)?;
         let requester_id = self.requester_id(added.submitted_by.as_ref(), block)?;
-        let detail_flags = self.insert_details(job, definition.id, added)?;
+        let detail_flags = self.insert_details(job, added)?;
         let keys = added.keys.as_deref();
         let concurrency_key = keys.and_then(|keys| keys.concurrency.as_deref());
         let rate_key = keys.and_then(|keys| keys.rate.as_deref());
@@ -69,6 +69,9 @@ impl TransactionWriter<'_> {
             self.cache.members.add(batch, NO_ROW, state);
         }
         self.retries.extend(retry_of.map(|retried| (job, retried)));
+        if let Some(retried) = retry_of {
+            slots::carry(self.connection, job, retried)?;
+        }
         let Some(assigned) = assigned else {
             self.statements.insert_waiting.on(self.connection)?.execute(params![
                 job,
