@@ -73,7 +73,7 @@ Pipeline = TypedDict("Pipeline", {"jobs": "list[PipelineJob]", "truncated": bool
 BulkResult = TypedDict("BulkResult", {
     "dry_run": bool, "matched": int, "done": int, "stopping": int, "refused": int, "out_of_scope": int,
     "refusals": "list[dict[str, Any]]", "results": "list[dict[str, Any]]", "jobs": "list[int]", "next": str,
-    "retries": "list[dict[str, int]]", "retried_before": int, "left_out": "list[dict[str, Any]]",
+    "ordered": bool, "retries": "list[dict[str, int]]", "retried_before": int, "left_out": "list[dict[str, Any]]",
 }, total=False)  # fmt: skip
 
 # A pause: `of` is `server`, `schedules`, `group`, `definition`, `schedule` or `batch`.

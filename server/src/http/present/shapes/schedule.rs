@@ -140,11 +140,11 @@ pub struct Fire {
     /// The exit code of that attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The last retry of that job: a retry of a retry counts. Absent if none is kept.
+    /// The newest retry of that job: a retry of a retry counts. Absent if none is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<SlotRetry>,
     /// True if the last of these jobs failed, expired or was lost, and nobody has retried or acknowledged it. Jobs that ended under a version
-    /// before this one are never unresolved.
+    /// without unresolved failures are never unresolved.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unresolved: bool,
     /// The zone of the schedule, as jobs.yaml has it now; absent if it has left jobs.yaml.
