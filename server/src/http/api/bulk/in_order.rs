@@ -92,7 +92,8 @@ impl Operation {
         let until = Instant::now() + TIME_MAX;
         let place = cursor.map(RetryPlace::read).transpose()?;
         filter.before = place.map(|place| place.before);
-        let done = Done { repeated: self.retried_before(&filter).await?, until: place.and_then(|it| it.done) };
+        let done =
+            Done { repeated: self.retried_before(&filter).await?, until: place.and_then(|it| it.done) };
         let selection = match place {
             Some(RetryPlace { is_ordered: false, .. }) => None,
             _ => self.select(&filter, &done, until).await?,

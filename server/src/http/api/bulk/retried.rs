@@ -124,11 +124,13 @@ impl Operation {
                 match choose(archive, candidate, key.as_deref(), &followed)? {
                     Choice::Retry(job) => found.chosen.push((candidate, job)),
                     // A token does not learn of the retries of jobs that it may not act on.
-                    Choice::LeftTo(retry, state) if candidate.is_in_scope => found.left_out.push(shapes::RetriedBefore {
-                        job: candidate.job.0,
-                        retry: retry.0,
-                        state: state.name().into(),
-                    }),
+                    Choice::LeftTo(retry, state) if candidate.is_in_scope => {
+                        found.left_out.push(shapes::RetriedBefore {
+                            job: candidate.job.0,
+                            retry: retry.0,
+                            state: state.name().into(),
+                        })
+                    }
                     Choice::LeftTo(..) | Choice::Made => {}
                 }
             }

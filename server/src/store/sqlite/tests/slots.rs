@@ -22,6 +22,8 @@ fn fill(shell: &Connection) {
              INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, fence, nonce, worker,
                  assigned_at, outcome, exit_code, stdout_bytes, stderr_bytes, closed_at, ended_at, confirmed, retry_of)
              SELECT i, 1, state, 0, 1, 1, 0, 1, i, 1, 1, 1, iif(state = 6, 1, 2), iif(state = 6, 0, i), 0, 0, 2, 2, 0, retry_of FROM every;
+             INSERT INTO carried_slots (job, root, definition, schedule)
+             VALUES (13, 3, 'resize', 'nightly'), (14, 4, 'resize', 'nightly'), (15, 4, 'resize', 'nightly'), (16, 6, 'resize', 'nightly');
              INSERT INTO unresolved (job, name) VALUES (2, 1), (8, 1), (15, 1), (16, 1);
              INSERT INTO fires (id, definition, schedule, first_slot, last_slot, count, exact, verdict, reason, job, at)
              WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 8)
@@ -111,9 +113,7 @@ fn lists_of_a_schedule_have_the_retries_of_its_jobs() {
     fill(&shell);
     shell
         .execute_batch(
-            "INSERT INTO carried_slots (job, definition, schedule)
-             VALUES (13, 'resize', 'nightly'), (14, 'resize', 'nightly'), (15, 'resize', 'nightly'), (16, 'resize', 'nightly');
-             INSERT INTO labels (name, value, job) VALUES ('team', 'blue', 4), ('team', 'blue', 14), ('team', 'blue', 8);",
+            "INSERT INTO labels (name, value, job) VALUES ('team', 'blue', 4), ('team', 'blue', 14), ('team', 'blue', 8);",
         )
         .unwrap();
     let numbers = |filter: JobFilter| -> Vec<u64> {
@@ -136,52 +136,102 @@ fn retries_that_an_earlier_version_has_made_carry_their_slots() {
     let data_dir = TestDataDir::new();
     let mut shell = data_dir.sql();
     migrate::migrate_to(&mut shell, &data_dir.file(), migrate::before("carried_slots"));
+    // Job 3 is of the ledger, and 7, 9 and 11 are its chain of retries. Job 4 was in the way of a slot. Job 5 was run as its schedule would
+    // have run it: it has the variables of a slot, and so has its retry.
     shell
         .execute_batch(
             r#"INSERT INTO definitions (id, revision, name, entry) VALUES (1, zeroblob(16), 'resize', '{}');
+             INSERT INTO fires (id, definition, schedule, first_slot, last_slot, count, exact, verdict, reason, job, at)
+             VALUES (1, 'resize', 'nightly', 1772330400000, 1772330400000, 1, 1, 'fired', NULL, 3, 1),
+                    (2, 'resize', 'nightly', 1772416800000, 1772416800000, 1, 1, 'skipped', 'overlap', 4, 1);
+             INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, fence, nonce, worker,
+                 assigned_at, outcome, exit_code, stdout_bytes, stderr_bytes, closed_at, ended_at, confirmed, retry_of)
+             VALUES (7, 1, 7, 0, 1, 1, 0, 1, 7, 1, 1, 1, 2, 1, 0, 0, 2, 2, 0, 3);
              INSERT INTO jobs (id, definition, state, priority, created_at, due_at, retry_of)
-             VALUES (7, 1, 2, 0, 1, 1, 3), (8, 1, 2, 0, 1, 1, NULL), (9, 1, 2, 0, 1, 1, 4);
+             VALUES (9, 1, 2, 0, 1, 1, 7), (11, 1, 2, 0, 1, 1, 9), (8, 1, 2, 0, 1, 1, NULL), (10, 1, 2, 0, 1, 1, 4), (12, 1, 2, 0, 1, 1, 5);
              INSERT INTO details (job, environment)
-             VALUES (7, '[["A","1"],["LONGSHORE_SCHEDULED_AT","2026-03-01T02:00:00.000Z"],["LONGSHORE_SCHEDULE_ID","nightly"]]'),
-                    (8, '[["LONGSHORE_SCHEDULED_AT","2026-03-01T02:00:00.000Z"],["LONGSHORE_SCHEDULE_ID","nightly"]]'),
-                    (9, '[["LONGSHORE_SCHEDULE_ID","nightly"]]');"#,
+             SELECT value, '[["LONGSHORE_SCHEDULED_AT","2026-03-01T02:00:00.000Z"],["LONGSHORE_SCHEDULE_ID","nightly"]]'
+             FROM json_each('[7,8,9,11,12]');"#,
         )
         .unwrap();
     drop(shell);
     let (_store, archive) = data_dir.open();
     let nightly = JobFilter { schedule: Some("nightly".to_owned()), limit: 9, ..JobFilter::default() };
     let rows = archive.jobs(&nightly).unwrap();
-    let found: Vec<_> =
-        rows.iter().map(|row| (row.job.0, row.slot.as_ref().map(|it| &*it.schedule))).collect();
-    assert_eq!(found, [(7, Some("nightly"))], "of {rows:?}");
+    assert_eq!(rows.iter().map(|row| row.job.0).collect::<Vec<_>>(), [11, 9, 7], "of {rows:?}");
+    assert_eq!(archive.slot_ends(&[JobId(3)]).unwrap()[0].retry.map(|retry| retry.job), Some(JobId(11)));
 }
 
 #[test]
-fn a_retry_that_is_deleted_carries_no_slot_any_more() {
+fn a_slot_is_failed_by_its_last_retry_also_if_a_retry_before_that_was_deleted() {
     let data_dir = TestDataDir::new();
-    let (mut store, archive) = data_dir.open();
-    let loaded = store.load(&mut |_| {}).unwrap();
+    let (_store, archive) = data_dir.open();
+    let shell = data_dir.sql();
+    fill(&shell);
+    // Job 20 has failed and was retried as 21, and that as 22. Retention has deleted 21.
+    shell
+        .execute_batch(
+            "INSERT INTO every VALUES (20, 7, NULL), (22, 7, 21);
+             INSERT INTO ended (id, definition, state, priority, created_at, due_at, details, attempts, fence, nonce, worker,
+                 assigned_at, outcome, exit_code, stdout_bytes, stderr_bytes, closed_at, ended_at, confirmed, retry_of)
+             SELECT i, 1, state, 0, 1, 1, 0, 1, i, 1, 1, 1, 2, 1, 0, 0, 2, 2, 0, retry_of FROM every WHERE i >= 20;
+             INSERT INTO unresolved (job, name) VALUES (22, 1);
+             INSERT INTO carried_slots (job, root, definition, schedule) VALUES (22, 20, 'resize', 'nightly');
+             INSERT INTO fires (id, definition, schedule, first_slot, last_slot, count, exact, verdict, reason, job, at)
+             VALUES (20, 'resize', 'nightly', 20, 20, 1, 1, 'fired', NULL, 20, 20);",
+        )
+        .unwrap();
+    let end = archive.slot_ends(&[JobId(20)]).unwrap()[0];
+    assert_eq!(end.own.map(|own| own.job), Some(JobId(20)));
+    assert_eq!((end.retry.map(|retry| retry.job), end.is_unresolved), (Some(JobId(22)), true));
+    assert_eq!(ids(&archive.failed_fires("resize", &FireFilter::default(), 9).unwrap()), [20, 8, 6, 4, 2]);
+}
+
+/// A job that retries another one, with or without the variables of a slot.
+fn retry(job: u64, of: u64, has_variables: bool) -> Change {
     let variables =
         [("LONGSHORE_SCHEDULED_AT", "2026-03-01T02:00:00.000Z"), ("LONGSHORE_SCHEDULE_ID", "nightly")];
     let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let overrides = Overrides { environment, ..Overrides::default() };
-    let details = Some(Box::new(JobDetails { overrides, ..JobDetails::default() }));
-    let Change::Added(job) = added(2) else { unreachable!("it adds a job") };
-    let retry = Change::Added(AddedJob { retry_of: Some(JobId(1)), details, ..job });
-    store.commit(&group(&loaded, 1, vec![added(1), retry])).unwrap();
-    let carried = || -> i64 {
-        data_dir.sql().query_row("SELECT count(*) FROM carried_slots", [], |row| row.get(0)).unwrap()
+    let details = has_variables.then(|| Box::new(JobDetails { overrides, ..JobDetails::default() }));
+    let Change::Added(added) = added(job) else { unreachable!("it adds a job") };
+    Change::Added(AddedJob { retry_of: Some(JobId(of)), details, ..added })
+}
+
+#[test]
+fn retries_carry_the_slot_of_the_ledger_and_not_that_of_variables_until_they_are_deleted() {
+    let data_dir = TestDataDir::new();
+    let (mut store, archive) = data_dir.open();
+    let loaded = store.load(&mut |_| {}).unwrap();
+    // Job 1 is of the ledger; 2 was run as its schedule would have run it.
+    store.commit(&group(&loaded, 1, vec![added(1), added(2)])).unwrap();
+    let shell = data_dir.sql();
+    shell
+        .execute_batch(
+            "INSERT INTO fires (id, definition, schedule, first_slot, last_slot, count, exact, verdict, reason, job, at)
+             VALUES (1, 'resize', 'nightly', 1772330400000, 1772330400000, 1, 1, 'fired', NULL, 1, 1)",
+        )
+        .unwrap();
+    let retries = vec![retry(3, 1, true), retry(4, 2, true), retry(5, 3, false), retry(6, 4, true)];
+    store.commit(&group(&loaded, 2, retries)).unwrap();
+    let carried = || -> Vec<(u64, u64, String)> {
+        let mut statement =
+            shell.prepare("SELECT job, root, schedule FROM carried_slots ORDER BY job").unwrap();
+        let rows = statement.query_map([], |row| {
+            Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned(), row.get(2)?))
+        });
+        rows.unwrap().collect::<rusqlite::Result<_>>().unwrap()
     };
-    assert_eq!(carried(), 1);
+    assert_eq!(carried(), [(3, 1, "nightly".to_owned()), (5, 1, "nightly".to_owned())]);
     assert_eq!(
-        archive.slots(&[1, 2, 9].map(JobId)).unwrap(),
-        [None, Some(Timestamp(1_772_330_400_000)), None]
+        archive.slots(&[1, 3, 9].map(JobId)).unwrap(),
+        [Some(1_772_330_400_000), Some(1_772_330_400_000), None].map(|at| at.map(Timestamp))
     );
     let ended = |job| {
         let (job, at, state) = (JobId(job), Timestamp(2), State::Succeeded);
         Change::Ended(Ended { job, state, at, reason: String::new(), closed: None, confirmed: true })
     };
-    store.commit(&group(&loaded, 2, vec![ended(1), ended(2)])).unwrap();
+    store.commit(&group(&loaded, 3, (1..=6).map(ended).collect())).unwrap();
     store.remove(loaded.epoch, &remove::NOTHING).unwrap();
-    assert_eq!((carried(), archive.job(JobId(2)).unwrap()), (0, None));
+    assert_eq!((carried(), archive.job(JobId(3)).unwrap()), (Vec::new(), None));
 }
