@@ -373,7 +373,7 @@ impl BulkResult {
 /// The server retries so many jobs in the order of their slots.
 const ORDERED_MAX: u64 = 10_000;
 
-const UNORDERED: &str = "longshore: these jobs are too many to be retried in the order of their slots: the newest ones come first; to keep the \
+const UNORDERED: &str = "longshore: the selection is too large to be retried in the order of the slots: the newest jobs come first; to keep the \
     order, select fewer jobs at a time with --since and --until";
 
 /// Refusals that are shown of all requests; the server shows as many of each.

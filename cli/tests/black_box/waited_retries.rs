@@ -79,7 +79,7 @@ fn a_retry_of_too_many_jobs_to_keep_their_order_says_so_before_and_afterwards() 
         .on("POST /api/jobs/retry?name=x&revision=current&dry_run=1", "200 OK", JSON, &answer(""));
     for flag in ["-q", "--yes"] {
         let said = run(stub.longshore(&["retry", "--name", "x", flag]).stdin(std::process::Stdio::null()));
-        assert!(said.err.contains("too many to be retried in the order of their slots"), "{said:?}");
+        assert!(said.err.contains("too large to be retried in the order of the slots"), "{said:?}");
         assert!(said.err.contains("with --since and --until"), "{said:?}");
     }
 }

@@ -58,16 +58,22 @@ async fn jobs_are_retried_in_the_order_of_their_slots_and_those_without_one_last
 
 #[tokio::test]
 async fn a_continuation_keeps_the_order_and_takes_none_of_its_own_jobs() {
+    for (query, key) in [("name=resize", None), ("name=resize", Some("k")), ("unresolved=1", Some("k"))] {
+        check_continuation(query, key).await;
+    }
+}
+
+async fn check_continuation(query: &str, key: Option<&str>) {
     let server = with_failed_jobs(250, |job| Some(250 - i64::try_from(job).expect("a day"))).await;
     server.stand.world().fills_disk_at = Some((350, server.storage.clone()));
-    let first = retry(&server, "name=resize", None).await;
+    let first = retry(&server, query, key).await;
     let next = first["next"].as_str().expect("a cursor").to_owned();
     server.storage.note(1 << 40, 1 << 40);
     // The new jobs have failed meanwhile: they are newer than the operation.
     for (_, made) in pairs(&first) {
         server.stand.world().end(made, State::Failed, 1);
     }
-    let second = retry(&server, &format!("name=resize&cursor={next}"), None).await;
+    let second = retry(&server, &format!("{query}&cursor={next}"), key).await;
     assert!(second.get("next").is_none(), "{second}");
     let all = [pairs(&first), pairs(&second)].concat();
     let retried: Vec<u64> = all.iter().map(|(job, _)| *job).collect();
