@@ -155,6 +155,30 @@ async fn of_too_many_jobs_the_newest_come_first_and_the_answer_says_so() {
 }
 
 #[tokio::test]
+async fn a_continuation_that_becomes_too_large_leaves_out_what_is_done() {
+    // The newest jobs have the oldest slots. The first 300 jobs have not failed yet.
+    let slot_of =
+        |job: u64| Some(i64::try_from(if job > 300 { 20_000 - job } else { 30_000 }).expect("a day"));
+    let server = with_failed_jobs(10_300, slot_of).await;
+    for job in 1..=300 {
+        server.stand.world().record(job).row.state = State::Running;
+    }
+    server.stand.world().fills_disk_at = Some((10_500, server.storage.clone()));
+    let first = retry(&server, "state=failed", Some("k")).await;
+    assert_eq!((&first["ordered"], &first["matched"]), (&json!(true), &json!(200)), "{first}");
+    for job in 1..=300 {
+        server.stand.world().end(job, State::Failed, 1);
+    }
+    server.storage.note(1 << 40, 1 << 40);
+    server.stand.world().fills_disk_at = Some((10_700, server.storage.clone()));
+    let next = first["next"].as_str().expect("a cursor");
+    let second = retry(&server, &format!("state=failed&cursor={next}"), Some("k")).await;
+    assert_eq!((&second["ordered"], &second["matched"]), (&json!(false), &json!(200)), "{second}");
+    let retried: Vec<u64> = pairs(&second).iter().map(|(job, _)| *job).collect();
+    assert_eq!(retried, (9_901..=10_100).rev().collect::<Vec<u64>>());
+}
+
+#[tokio::test]
 async fn jobs_out_of_scope_are_not_shown_with_their_retries() {
     let (server, _tokens, token) = with_token(Role::Submitter, &["resize"]).await;
     let bearer = format!("Bearer {token}");
