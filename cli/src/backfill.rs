@@ -6,6 +6,7 @@ use serde::Deserialize;
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::records;
+use crate::schedules::local;
 use crate::screen;
 
 /// Make the jobs of past slots of a schedule that have none. Slots that fired are listed, and never fire again.
@@ -46,6 +47,7 @@ pub(crate) struct Flags {
 struct Backfill {
     count: u64,
     batch: Option<u64>,
+    timezone: Option<String>,
     slots: Vec<Slot>,
 }
 
@@ -71,11 +73,17 @@ pub(crate) async fn backfill(flags: Flags) -> anyhow::Result<()> {
         return Ok(());
     }
     let shown: Backfill = api::parse(&api, &json)?;
+    let local = |it: &Slot| shown.timezone.as_deref().and_then(|zone| local(zone, &it.slot));
+    let has_local = shown.slots.iter().any(|it| local(it).is_some());
     let row = |it: &Slot| {
         let job = it.job.map(|job| job.to_string()).unwrap_or_default();
-        vec![it.slot.clone(), it.result.clone(), job]
+        let mut row = vec![it.slot.clone()];
+        row.extend(has_local.then(|| local(it).unwrap_or_default()));
+        row.extend([it.result.clone(), job]);
+        row
     };
-    screen::table(&["SLOT", "RESULT", ">JOB"], shown.slots.iter().map(row).collect())?;
+    let heading = ["SLOT", "LOCAL", "RESULT", ">JOB"].into_iter().filter(|it| has_local || *it != "LOCAL");
+    screen::table(&heading.collect::<Vec<_>>(), shown.slots.iter().map(row).collect())?;
     match shown.batch {
         Some(batch) => screen::note(&format!(
             "longshore: made {}; list them with: longshore ls --batch {batch}",

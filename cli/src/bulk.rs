@@ -91,11 +91,15 @@ async fn apply(
     let Operation { verb, key, body } = operation;
     let key = api::idempotency_key(key)?;
     if !yes {
-        match count(api, path, query).await? {
+        let counted = count_all(api, path, query).await?;
+        if counted.matched == 0 {
             // A job that matches from now on was not counted, so nobody was asked about it.
-            0 => return BulkResult::default().print(verb, common.format),
-            count => confirm(verb, selects, count)?,
+            return counted.print(verb, common.format);
         }
+        if verb == "retry" && counted.matched > ORDERED_MAX && !common.format.is_json() {
+            screen::note(UNORDERED);
+        }
+        confirm(verb, selects, counted.matched)?;
     }
     let (mut total, ended_by) = send_all(api, path, query, &key, body).await;
     total.refusals.truncate(REFUSALS_SHOWN);
@@ -107,7 +111,7 @@ async fn apply(
     let is_continued = verb == "retry" && !common.format.is_json() && ended_by.may_have_left_jobs(&total);
     if let (true, Ok(key)) = (is_continued, key.to_str()) {
         screen::note(&format!(
-            "longshore: to continue, repeat the command with --key {key}: no job is retried twice, but new jobs that have failed meanwhile are retried"
+            "longshore: to continue, repeat the command with --key {key}: no job is retried twice, and none that this command has made; other jobs that the filters select by then are retried"
         ));
     }
     if common.format == Format::Name && verb == "retry" && total.unlisted() > 0 && total.refused == 0 {
@@ -195,15 +199,18 @@ async fn send_all(
 
 /// The number of jobs that a query selects.
 pub(crate) async fn count(api: &Api, path: &[&str], query: &[(&'static str, String)]) -> anyhow::Result<u64> {
-    let (mut matched, mut cursor) = (0, None::<String>);
+    Ok(count_all(api, path, query).await?.matched)
+}
+
+/// The jobs that a query selects, and those that are left to earlier retries.
+async fn count_all(api: &Api, path: &[&str], query: &[(&'static str, String)]) -> anyhow::Result<BulkResult> {
+    let (mut total, mut cursor) = (BulkResult::default(), None::<String>);
     loop {
         let request = api.request(Method::POST, path).query(query).query(&[("dry_run", "1")]);
         let answer = api.json(request.query(&cursor.map(|cursor| [("cursor", cursor)]))).await?;
-        let counted: BulkResult = api::parse(api, &answer)?;
-        matched += counted.matched;
-        cursor = counted.next;
+        cursor = total.add(api::parse(api, &answer)?);
         if cursor.is_none() {
-            return Ok(matched);
+            return Ok(total);
         }
     }
 }
@@ -238,6 +245,18 @@ pub(crate) struct BulkResult {
     pub(crate) refused: u64,
     refusals: Vec<Refusal>,
     pub(crate) jobs: Vec<u64>,
+    /// Of a retry: false if the newest jobs were retried first, because they were too many to go by their slots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ordered: Option<bool>,
+    /// Of a retry: which job was retried as which, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    retries: Vec<RetryMade>,
+    /// Of a retry: jobs beside `matched` that are left to earlier retries.
+    #[serde(skip_serializing_if = "is_zero")]
+    retried_before: u64,
+    /// The first of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<RetriedBefore>,
     #[serde(skip_serializing)]
     next: Option<String>,
 }
@@ -249,6 +268,24 @@ struct Refusal {
     detail: String,
 }
 
+#[derive(Debug, serde::Deserialize, serde::Serialize)]
+struct RetryMade {
+    job: u64,
+    made: u64,
+}
+
+#[derive(Debug, serde::Deserialize, serde::Serialize)]
+struct RetriedBefore {
+    job: u64,
+    retry: u64,
+    state: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl BulkResult {
     /// Adds a further answer; returns the cursor of the next request.
     pub(crate) fn add(&mut self, other: Self) -> Option<String> {
@@ -258,6 +295,13 @@ impl BulkResult {
         self.refused += other.refused;
         self.refusals.extend(other.refusals);
         self.jobs.extend(other.jobs);
+        self.ordered = match (self.ordered, other.ordered) {
+            (Some(before), Some(now)) => Some(before && now),
+            (before, now) => before.or(now),
+        };
+        self.retries.extend(other.retries);
+        self.retried_before += other.retried_before;
+        self.left_out.extend(other.left_out);
         other.next
     }
 
@@ -272,11 +316,20 @@ impl BulkResult {
             return Ok(());
         }
         self.note_refusals();
-        if !is_name {
-            return screen::line(&self.summary(verb));
+        for RetriedBefore { job, retry, state } in self.left_out.iter().take(REFUSALS_SHOWN) {
+            screen::note(&format!("longshore: job {job} was retried before: job {retry} is {state}"));
         }
-        self.jobs.iter().try_for_each(|job| screen::line(&job.to_string()))?;
-        screen::note(&format!("longshore: {}", self.summary(verb)));
+        if !is_name {
+            let made = |it: &RetryMade| screen::line(&format!("job {} tries job {} again", it.made, it.job));
+            self.retries.iter().try_for_each(made)?;
+            screen::line(&self.summary(verb))?;
+        } else {
+            self.jobs.iter().try_for_each(|job| screen::line(&job.to_string()))?;
+            screen::note(&format!("longshore: {}", self.summary(verb)));
+        }
+        if self.ordered == Some(false) {
+            screen::note(UNORDERED);
+        }
         if verb == "retry" && self.unlisted() > 0 {
             screen::note(&format!(
                 "longshore: the server has not told the ids for {} of them: an answer lists at most 1,000 new jobs, and none where an \
@@ -309,9 +362,19 @@ impl BulkResult {
         if self.refused > 0 {
             parts.push(format!("{} refused", self.refused));
         }
-        format!("{} of {} jobs", parts.join(", "), self.matched)
+        let before = match self.retried_before {
+            0 => String::new(),
+            count => format!("; {} beside them retried before", screen::counted(count, "job")),
+        };
+        format!("{} of {} jobs{before}", parts.join(", "), self.matched)
     }
 }
+
+/// The server retries so many jobs in the order of their slots.
+const ORDERED_MAX: u64 = 10_000;
+
+const UNORDERED: &str = "longshore: the selection is too large to be retried in the order of the slots: the newest jobs come first; to keep the \
+    order, select fewer jobs at a time with --since and --until";
 
 /// Refusals that are shown of all requests; the server shows as many of each.
 const REFUSALS_SHOWN: usize = 20;

@@ -69,7 +69,7 @@ pub(crate) struct Filters {
     /// Only jobs whose latest attempt is or was on this worker (id or name).
     #[arg(long, value_name = "WORKER", add = crate::completions::workers())]
     worker: Option<String>,
-    /// Only jobs that the schedule with this id has made.
+    /// Only jobs that the schedule with this id has made, and their retries.
     #[arg(long, value_name = "ID")]
     schedule: Option<String>,
     /// Only jobs that the holder of this token, or proxy:USER, has made.
@@ -284,6 +284,14 @@ pub(crate) async fn fetch_page(
     if let Some(cursor) = &cursor {
         request = request.query(&[("cursor", cursor)]);
     }
+    send_page(api, request).await
+}
+
+/// Reads a page of a list. Returns it with the cursor of the next one, if there is one.
+pub(crate) async fn send_page(
+    api: &Api,
+    request: reqwest::RequestBuilder,
+) -> anyhow::Result<(Vec<Value>, Option<String>)> {
     let response = api.send(request).await?;
     let next = response.headers().get(LINK).and_then(|link| next_cursor(link.to_str().ok()?));
     Ok((api.decode(response).await?, next))

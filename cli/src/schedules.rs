@@ -1,5 +1,7 @@
 //! `longshore schedules`, `next`, `fires`: when jobs are made without a request, and what became of it.
 
+mod fires;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 use server::config::next_slots::{RuleText, local_text, next_slots};
@@ -10,6 +12,7 @@ use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::records;
 use crate::screen;
+pub(crate) use fires::{FiresFlags, fires, local};
 
 /// List schedules with their next and their last slot.
 #[derive(Debug, clap::Args)]
@@ -53,32 +56,6 @@ pub(crate) struct NextFlags {
     /// The zone of the rule.
     #[arg(long, value_name = "ZONE", default_value = "UTC", conflicts_with = "name")]
     timezone: String,
-}
-
-/// Show which slots of a definition's schedules fired, were skipped or missed, the newest first.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  longshore fires report
-  longshore fires report --schedule nightly --since 7d
-  longshore fires report --limit 500 -o json")]
-pub(crate) struct FiresFlags {
-    #[command(flatten)]
-    common: CommonArgs,
-    /// The definition.
-    #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
-    name: String,
-    /// Only slots of the schedule with this id.
-    #[arg(long, value_name = "ID")]
-    schedule: Option<String>,
-    /// Only slots at or after this instant (RFC 3339), from this date on (UTC), or so long ago at most (90s, 1h30m, 7d).
-    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
-    since: Option<String>,
-    /// Only slots before this instant, or longer ago than this.
-    #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
-    until: Option<String>,
-    /// How many rows; 1 to 500.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
-    limit: u16,
 }
 
 #[derive(Debug, Deserialize)]
@@ -134,20 +111,6 @@ impl Schedule {
 struct LastFire {
     slot: String,
     job: u64,
-    lateness_ms: i64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Fire {
-    schedule: String,
-    from: String,
-    to: String,
-    count: u64,
-    #[serde(default)]
-    at_least: bool,
-    verdict: String,
-    reason: Option<String>,
-    job: Option<u64>,
     lateness_ms: i64,
 }
 
@@ -237,29 +200,6 @@ async fn next_of_definition(flags: &NextFlags) -> anyhow::Result<()> {
     let heading = ["AT", "LOCAL", "SCHEDULE", "STATE", "FIRES"];
     let columns = heading.len() - usize::from(!has_jitter);
     screen::table(&heading[..columns], slots.into_iter().map(row).collect())
-}
-
-/// Shows rows of the fire ledger.
-pub(crate) async fn fires(flags: FiresFlags) -> anyhow::Result<()> {
-    let api = Api::new(&flags.common.server_args)?;
-    let filters = [("schedule", &flags.schedule), ("since", &flags.since), ("until", &flags.until)];
-    let filters: Vec<_> =
-        filters.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).collect();
-    let request = api.get(&["api", "definitions", &flags.name, "fires"]).query(&[("limit", flags.limit)]);
-    let json = api.json(request.query(&filters)).await?;
-    if records::print(flags.common.format, &json, "from")? {
-        return Ok(());
-    }
-    let fires: Vec<Fire> = api::parse(&api, &json)?;
-    let row = |it: &Fire| {
-        let until = if it.from == it.to { String::new() } else { it.to.clone() };
-        let count = format!("{}{}", it.count, if it.at_least { "+" } else { "" });
-        let job = it.job.map(|job| job.to_string()).unwrap_or_default();
-        let (reason, late) = (it.reason.clone().unwrap_or_default(), duration::show(it.lateness_ms));
-        vec![it.from.clone(), until, count, it.schedule.clone(), it.verdict.clone(), reason, job, late]
-    };
-    let heading = ["SLOT", "UNTIL", ">COUNT", "SCHEDULE", "VERDICT", "REASON", ">JOB", ">LATE"];
-    screen::table(&heading, fires.iter().map(row).collect())
 }
 
 #[cfg(test)]

@@ -31,6 +31,8 @@ use crate::{view, wait};
   longshore retry 12 --follow                           print its output; exit with its exit code
   longshore retry 12 13 14 --wait=10m                   wait for all ends, at most ten minutes
   longshore retry --name resize --ended-since 1h        counts them, asks, and retries them
+  longshore retry --name resize --schedule nightly --unresolved
+                                                        the failed slots of a schedule, oldest first
 
 With --follow and --wait the exit code is that of 'longshore run': the container's, and 0 after any
 success; 1 if the new job ended without one, or if the time of --wait is up. With several ids --wait
@@ -38,8 +40,10 @@ prints a line at each end. The exit code is then that of the first new job that 
 else that of the first refusal. Ctrl-C does not stop the jobs.
 
 The definition is used as it is now; --revision original uses the one that the job was made with.
-Flags that change the new jobs are for jobs that are given by id. Parameters, variables and labels
-replace those of the same name.")]
+With filters, jobs of slots are retried in the order of the slots; of more than 10,000 jobs the
+newest come first. A job that was retried before is left to its last retry while that is kept;
+with --unresolved also after its deletion. Flags that change the new jobs are for jobs that are
+given by id. Parameters, variables and labels replace those of the same name.")]
 pub(crate) struct RetryFlags {
     #[command(flatten)]
     common: CommonArgs,

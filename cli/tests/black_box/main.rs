@@ -67,6 +67,7 @@ mod secrets;
 mod set_aside;
 mod settings;
 mod setup_script;
+mod slots;
 mod statistics;
 #[path = "../stub/mod.rs"]
 mod stub;

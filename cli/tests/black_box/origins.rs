@@ -145,7 +145,7 @@ async fn retries_and_followers_work_on_the_slot_of_the_first_job() {
     let shown = running.api.get(&format!("/api/jobs/{second}")).await;
     assert_eq!((&shown["schedule"], &shown["scheduled_at"]), (&json!("once"), &json!(AT)), "{shown}");
     let by_schedule = running.api.get("/api/jobs?schedule=once").await;
-    assert_eq!(by_schedule.as_array().unwrap().len(), 1, "{by_schedule}");
+    assert_eq!(by_schedule.as_array().unwrap().len(), 2, "{by_schedule}");
     let text = running.run_cli(&["show", &second.to_string()]).out;
     for (field, value) in [("schedule", "once"), ("slot", AT), ("retry of", &first.to_string())] {
         assert!(text.lines().any(|line| line.starts_with(field) && line.ends_with(value)), "{field}: {text}");

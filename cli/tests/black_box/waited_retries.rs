@@ -64,7 +64,24 @@ fn ids_that_an_answer_to_filters_does_not_list_are_an_error_of_quiet() {
     let quiet = retry(&["-q"]);
     assert_eq!((quiet.code, quiet.out.as_str()), (1, "11\n12\n"), "{quiet:?}");
     assert!(quiet.err.contains("has not told the ids for 1 of them"), "{quiet:?}");
-    assert_eq!(retry(&[]).code, 0);
+    let text = retry(&[]);
+    assert_eq!((text.code, text.out.as_str()), (0, "3 retried of 3 jobs\n"), "{text:?}");
+    assert!(text.err.contains("has not told the ids for 1 of them"), "{text:?}");
+}
+
+#[test]
+fn a_retry_of_too_many_jobs_to_keep_their_order_says_so_before_and_afterwards() {
+    let stub = Stub::new();
+    let answer = |more: &str| {
+        format!(r#"{{"matched":10001,"done":0,"stopping":0,"refused":0,"refusals":[],"jobs":[]{more}}}"#)
+    };
+    stub.on("POST /api/jobs/retry?name=x&revision=current", "200 OK", JSON, &answer(r#","ordered":false"#))
+        .on("POST /api/jobs/retry?name=x&revision=current&dry_run=1", "200 OK", JSON, &answer(""));
+    for flag in ["-q", "--yes"] {
+        let said = run(stub.longshore(&["retry", "--name", "x", flag]).stdin(std::process::Stdio::null()));
+        assert!(said.err.contains("too large to be retried in the order of the slots"), "{said:?}");
+        assert!(said.err.contains("with --since and --until"), "{said:?}");
+    }
 }
 
 #[test]

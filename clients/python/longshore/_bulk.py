@@ -32,7 +32,9 @@ class Bulk(Base):
     ) -> BulkResult:  # fmt: skip
         """Makes jobs like ended ones; without `state`, like those that failed, expired or were lost and were not retried.
 
-        `jobs` are the first 1,000 new ones."""
+        `jobs` are the first 1,000 new ones. By filters, jobs of slots are retried in the order of the slots, and the last retry of a job
+        stands for it while that is kept: `retries` has the pairs, `left_out` jobs that are left to earlier retries. `ordered` is false if
+        they were too many for that order."""
         if filters.get("revision") is not None:
             # The server would take it for the choice of the definition, and without another filter for no selection.
             raise ValueError("retry_many takes no filter revision; original=True retries with the definitions of then")
@@ -109,14 +111,19 @@ def _bodies(ids: Optional[List[int]], fields: Dict[str, str]) -> List[bytes]:
 def _sum(answers: List[BulkResult], dry_run: bool) -> BulkResult:
     """The answers as one."""
     total: Dict[str, Any] = {"dry_run": dry_run}
-    for name in ("matched", "done", "stopping", "refused", "out_of_scope"):
+    for name in ("matched", "done", "stopping", "refused", "out_of_scope", "retried_before"):
         total[name] = sum(cast("Dict[str, int]", answer).get(name, 0) for answer in answers)
+    ordered = [answer["ordered"] for answer in answers if "ordered" in answer]
+    if ordered:
+        total["ordered"] = all(ordered)
     for name, most in _LISTS:
         total[name] = [entry for answer in answers for entry in cast("Dict[str, List[Any]]", answer).get(name, ())][:most]
     return cast(BulkResult, total)
 
 
-_LISTS: Tuple[Tuple[str, Optional[int]], ...] = (("refusals", 20), ("results", None), ("jobs", 1_000))
+_LISTS: Tuple[Tuple[str, Optional[int]], ...] = (
+    ("refusals", 20), ("results", None), ("jobs", 1_000), ("retries", 1_000), ("left_out", 20)
+)  # fmt: skip
 # Of lists of jobs: see docs/http-api.md. What else is given selects nothing, and the server says what it is.
 _FILTERS = frozenset({
     "state", "name", "worker", "label", "batch", "index", "member_of", "schedule", "submitted_by", "revision", "outcome", "exit_code",

@@ -148,10 +148,13 @@ class Operations(Base):
         return cast("List[Schedule]", self._get("/api/schedules", query(name=name, next=next, **{"from": start})))
 
     def fires(
-        self, name: str, *, schedule: Optional[str] = None, since: Filter = None, until: Filter = None, page_size: int = 100
+        self, name: str, *, schedule: Optional[str] = None, since: Filter = None, until: Filter = None, failed: bool = False,
+        page_size: int = 100,
     ) -> Iterator[Fire]:  # fmt: skip
-        """What became of the slots of a definition, newest first, read page by page."""
-        return self._pages(f"{_of(name)}/fires", query(schedule=schedule, since=since, until=until, limit=page_size))
+        """What became of the slots of a definition, newest first, read page by page. `failed` leaves those whose last job is an
+        unresolved failure."""
+        chosen = query(schedule=schedule, since=since, until=until, failed=failed or None, limit=page_size)
+        return self._pages(f"{_of(name)}/fires", chosen)
 
     def _pause(
         self, path: str, reason: Optional[str] = None, lasts: Optional[Duration] = None, until: Instant = None,

@@ -73,6 +73,7 @@ Pipeline = TypedDict("Pipeline", {"jobs": "list[PipelineJob]", "truncated": bool
 BulkResult = TypedDict("BulkResult", {
     "dry_run": bool, "matched": int, "done": int, "stopping": int, "refused": int, "out_of_scope": int,
     "refusals": "list[dict[str, Any]]", "results": "list[dict[str, Any]]", "jobs": "list[int]", "next": str,
+    "ordered": bool, "retries": "list[dict[str, int]]", "retried_before": int, "left_out": "list[dict[str, Any]]",
 }, total=False)  # fmt: skip
 
 # A pause: `of` is `server`, `schedules`, `group`, `definition`, `schedule` or `batch`.
@@ -90,6 +91,7 @@ Schedule = TypedDict("Schedule", {
 # Consecutive slots of a schedule that became the same.
 Fire = TypedDict("Fire", {
     "schedule": str, "from": str, "to": str, "count": int, "at_least": bool, "verdict": str, "reason": str, "job": int,
+    "state": str, "outcome": str, "exit_code": int, "retry": "dict[str, Any]", "unresolved": bool, "timezone": str,
     "decided_at": str, "lateness_ms": int,
 }, total=False)  # fmt: skip
 

@@ -203,6 +203,12 @@ pub struct HookRecord {
     pub state: Option<State>,
 }
 
+/// A list of jobs has at most this many: a page of 500, and one more that tells whether there is another page.
+pub const JOBS_MAX: usize = 501;
+
+/// If the last end of a definition has been deleted, the next one is searched among so many of its ended jobs.
+pub const LAST_AMONG: usize = 64;
+
 /// A filter for lists of jobs. All conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobFilter {

@@ -27,6 +27,7 @@ mod record_change;
 mod retention_rows;
 mod run_on_rows;
 mod schedule_rows;
+mod slot_archive;
 mod slot_variables;
 pub mod sqlite;
 
@@ -43,8 +44,9 @@ pub use definition_cutoffs::{DefinitionCutoffs, DefinitionRemoval};
 pub use error::{CommitError, LoadError, ReadError};
 pub use failure_rows::{Acknowledgement, AcknowledgementChange, FailureStatus};
 pub use job_rows::{
-    AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, GivenParams, HookRecord, HourlyEnds, JobFilter,
-    JobRecord, JobRow, PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline, PipelineJob,
+    AttemptRow, DEPENDENCIES_SHOWN, DependencyRecord, GivenParams, HookRecord, HourlyEnds, JOBS_MAX,
+    JobFilter, JobRecord, JobRow, LAST_AMONG, PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE, Pipeline,
+    PipelineJob,
 };
 pub use loaded::{JobOrigin, LoadItem, Loaded, live_jobs};
 pub use member_archive::{
@@ -68,16 +70,11 @@ use scheduler::schedule::backfill::LedgerReading;
 pub use scheduler::schedules::LiveSchedules;
 use scheduler::step::Change;
 
-pub use schedule_rows::{FireFilter, FireRecord, JobSlot, ScheduleState};
+pub use schedule_rows::{FailedFires, FireFilter, FireRecord, JobSlot, ScheduleState, SlotEnd, SlotJob};
+pub use slot_archive::{FIRES_SEARCHED, SlotArchive};
 pub use slot_variables::{
     PARENT_SLOT_VARIABLE, hook_parent, instant_for_followers, is_about_slots, parent_slot_in, slot_in,
 };
-
-/// A list of jobs has at most this many: a page of 500, and one more that tells whether there is another page.
-pub const JOBS_MAX: usize = 501;
-
-/// If the last end of a definition has been deleted, the next one is searched among so many of its ended jobs.
-pub const LAST_AMONG: usize = 64;
 
 /// The write side. One thread owns it; nothing here waits for anything but the disk.
 pub trait Store: Send {
@@ -145,7 +142,7 @@ pub trait Store: Send {
 
 /// The read side. Calls block on the disk: do not make them on async threads. It sees committed groups only, and nothing of a pending
 /// batch.
-pub trait Archive: MemberArchive + Send + Sync {
+pub trait Archive: MemberArchive + SlotArchive + Send + Sync {
     /// One job with all of its attempts and notes.
     ///
     /// # Errors

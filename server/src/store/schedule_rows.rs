@@ -1,6 +1,8 @@
 //! Rows about schedules, as readers get them.
 
-use protocol::Timestamp;
+use protocol::report::Outcome;
+use protocol::{JobId, Timestamp};
+use scheduler::job::State;
 use scheduler::origin::Intervention;
 use scheduler::pauses::PauseTarget;
 use scheduler::schedules::{FireRow, ScheduleRow};
@@ -43,4 +45,37 @@ pub struct FireRecord {
     pub id: u64,
     /// The row.
     pub row: FireRow,
+}
+
+/// The state of a job of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotJob {
+    /// Its number.
+    pub job: JobId,
+    /// Its state.
+    pub state: State,
+    /// The outcome of its latest attempt.
+    pub outcome: Option<Outcome>,
+    /// The exit code of its latest attempt.
+    pub exit_code: Option<i32>,
+}
+
+/// The jobs that worked on a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotEnd {
+    /// The job that the slot became; none if retention has deleted it.
+    pub own: Option<SlotJob>,
+    /// The newest of its retries and their retries, if one is kept.
+    pub retry: Option<SlotJob>,
+    /// The last of these jobs is an unresolved failure. One that ended under a version without such a record is none.
+    pub is_unresolved: bool,
+}
+
+/// Slots whose last job is an unresolved failure: a part of the ledger of a definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailedFires {
+    /// Their rows, the newest first.
+    pub rows: Vec<FireRecord>,
+    /// The rows from this id on were searched; none if all were.
+    pub searched: Option<u64>,
 }

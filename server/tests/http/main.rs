@@ -35,6 +35,7 @@ mod plan;
 mod plan_files;
 mod reasons;
 mod refused_pages;
+mod retries_in_order;
 mod retry;
 mod schedules;
 mod stored_size;

@@ -17,7 +17,7 @@ use crate::support::{Answered, Server, output};
 const BROWSER: (&str, &str) = ("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
 
 /// A server with a token of the store, and the text of the token.
-async fn with_token(role: Role, scope: &[&str]) -> (Server, Arc<Tokens>, String) {
+pub(crate) async fn with_token(role: Role, scope: &[&str]) -> (Server, Arc<Tokens>, String) {
     let text = "longshore_1_0123456789abcdef".to_owned();
     let tokens = Arc::new(Tokens::default());
     tokens.load(vec![TokenRow {

@@ -2,6 +2,7 @@
 
 use longshore_server::store::FireRecord;
 use protocol::{JobId, Timestamp};
+use scheduler::job::State;
 use scheduler::schedule::ScheduleId;
 use scheduler::schedule::catch_up::SlotCount;
 use scheduler::schedules::{FireRow, FireVerdict, ScheduleRow, SkipReason};
@@ -70,6 +71,50 @@ async fn the_next_page_of_the_ledger_keeps_its_filters() {
     let next = link.strip_prefix('<').and_then(|link| link.split_once('>')).expect("a next page").0;
     let second = server.get(next).await;
     assert_eq!((beginnings(&second.json()), second.header("link")), (vec!["00:00:02"], ""));
+}
+
+#[tokio::test]
+async fn a_slot_shows_how_its_job_and_the_last_retry_of_that_ended() {
+    let server = start().await;
+    for state in [State::Succeeded, State::Failed, State::Failed] {
+        assert_eq!(server.post("/api/jobs/report", "").await.status, 201);
+        let job = server.stand.world().jobs.len() as u64;
+        server.stand.world().end(job, state, i32::from(state == State::Failed) * 3);
+    }
+    for job in 1..=3 {
+        add(&server, "hourly", (job, job), FireVerdict::Fired(JobId(job.cast_unsigned())));
+    }
+    add(&server, "hourly", (4, 4), FireVerdict::Skipped(SkipReason::Overlap(JobId(3))));
+    add(&server, "gone", (5, 5), FireVerdict::Fired(JobId(99)));
+    // A retry of a retry: the last one counts.
+    for job in [3, 4] {
+        assert_eq!(server.post(&format!("/api/jobs/{job}/retry"), "").await.status, 201);
+        server.stand.world().end(job + 1, State::Failed, 5);
+    }
+    let rows = async |query: &str| server.get(&format!("/api/definitions/report/fires{query}")).await.json();
+    let all = rows("").await;
+    let shown = |row: usize| ["state", "unresolved", "timezone"].map(|key| all[row][key].clone());
+    assert_eq!(shown(0), [Value::Null, Value::Null, Value::Null], "its job was deleted");
+    assert_eq!(shown(1), [Value::Null, Value::Null, json!("Europe/Berlin")], "another job was in its way");
+    assert_eq!(shown(2), [json!("failed"), json!(true), json!("Europe/Berlin")]);
+    assert_eq!((&all[2]["retry"]["id"], &all[2]["retry"]["state"]), (&json!(5), &json!("failed")));
+    assert_eq!((shown(3)[1].clone(), &all[3]["retry"]), (json!(true), &Value::Null));
+    assert_eq!(shown(4)[..2], [json!("succeeded"), Value::Null]);
+    assert_eq!(beginnings(&rows("?failed=1").await), ["00:00:03", "00:00:02"]);
+    let page = server.get("/api/definitions/report/fires?failed=1&limit=1").await;
+    assert_eq!(beginnings(&page.json()), ["00:00:03"]);
+    let link = page.header("link");
+    let next = link.strip_prefix('<').and_then(|link| link.split_once('>')).expect("a next page").0;
+    let last = server.get(next).await;
+    assert_eq!((beginnings(&last.json()), last.header("link")), (vec!["00:00:02"], ""));
+    server.stand.world().end(5, State::Succeeded, 0);
+    assert_eq!(beginnings(&rows("?failed=1").await), ["00:00:02"]);
+    server.get("/api/definitions/report/fires?failed=2").await.is_problem(400, "invalid_query");
+
+    let page = server.get("/schedules?name=report").await.body;
+    assert!(page.contains("job 5</a> <span class=\"state good\">succeeded</span>"), "{page}");
+    let failed = server.get("/schedules?name=report&failed=1").await.body;
+    assert!(failed.contains("href=\"/jobs/2\"") && !failed.contains("href=\"/jobs/1\""), "{failed}");
 }
 
 #[tokio::test]

@@ -194,6 +194,7 @@ async fn try_once(
     Ok(Some(shapes::Backfill {
         name: definition.name.clone(),
         schedule: schedule.id.to_string(),
+        timezone: schedule.zone.name().to_owned(),
         dry_run: params.dry_run,
         count: count as u64,
         batch: first.map(|first| first.0),

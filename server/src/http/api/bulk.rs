@@ -8,6 +8,7 @@ mod acknowledge;
 mod batch_cancel;
 mod by_number;
 mod command;
+mod in_order;
 pub(crate) mod keys;
 mod one_job;
 pub(crate) mod retried;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
 use protocol::JobId;
 use scheduler::job::State as JobState;
 use scheduler::step::Rejection;
@@ -45,9 +46,10 @@ use crate::http::request::request_id::RequestId;
 use crate::http::request::submit_params::RevisionChoice;
 use crate::http::request::{body, cursor, job_filter, reason};
 use crate::http::state::AppState;
-use crate::store::{Acknowledgement, JobFilter, JobRow, RunOnRole};
+use crate::store::{Acknowledgement, JobFilter, JobRow};
 use batch_cancel::whole_batch;
 use keys::fingerprint_text;
+use retried::{Candidate, Done, ToRetry};
 use selection::AcknowledgedSelection;
 use verb::{EngineVerb, Verb, has_parameter, names_a_filter};
 
@@ -124,6 +126,11 @@ async fn bulk(state: State<Arc<AppState>>, mut verb: Verb, request: Request) -> 
         Verb::Retry => RevisionChoice::read(&mut query)?,
         _ => RevisionChoice::Current,
     };
+    // A retry may go through its jobs in another order than a list.
+    let retry_cursor = match verb {
+        Verb::Retry if !dry_run => query.text("cursor")?,
+        _ => None,
+    };
     let mut filter = job_filter::read(&state, &mut query).await?;
     query.finish()?;
     let key = parse_key(&parts, &fingerprint_text(verb.name().to_owned(), parts.uri.query()), &text)?;
@@ -133,7 +140,7 @@ async fn bulk(state: State<Arc<AppState>>, mut verb: Verb, request: Request) -> 
     let mut result = shapes::BulkResult { dry_run, ..shapes::BulkResult::default() };
     if let Some(ids) = ids {
         note::object("jobs by number");
-        if has_filter || filter.before.is_some() {
+        if has_filter || filter.before.is_some() || retry_cursor.is_some() {
             return Err(Problem::new(Code::InvalidQuery, "ids and filters exclude each other").field("ids"));
         }
         if ids.len() > IDS_MAX {
@@ -157,6 +164,9 @@ async fn bulk(state: State<Arc<AppState>>, mut verb: Verb, request: Request) -> 
         match parts.uri.query().and_then(|query| whole_batch(query, &filter)) {
             Some(first) if verb == Verb::Cancel => {
                 operation.cancel_members(first, filter, &mut result).await?;
+            }
+            _ if verb == Verb::Retry && !dry_run => {
+                operation.run_retry(filter, retry_cursor.as_deref(), &mut result).await?;
             }
             _ => operation.run(filter, &mut result).await?,
         }
@@ -198,8 +208,8 @@ struct Operation {
 }
 
 impl Operation {
-    /// Goes through the jobs of a filter, newest first, until all are done, the time is up, or a page fails after others: the next
-    /// request begins with that page, and gets the error if it lasts.
+    /// Goes through the jobs of a filter, newest first, or counts them, until all are done, the time is up, or a page fails after others: the
+    /// next request begins with that page, and gets the error if it lasts.
     async fn run(
         self: &Arc<Self>,
         mut filter: JobFilter,
@@ -207,67 +217,75 @@ impl Operation {
     ) -> Result<(), Problem> {
         let until = Instant::now() + TIME_MAX;
         filter.limit = if result.dry_run { COUNT_SLICE } else { SLICE };
-        // A dry run counts what is left to be done.
-        let repeated = match self.verb {
-            Verb::Retry if !result.dry_run => self.retried_before(&filter).await?,
-            _ => Vec::new(),
-        };
+        let next = self.run_newest_first(filter, &Done::default(), until, result).await?;
+        result.next = next.map(cursor::write);
+        Ok(())
+    }
+
+    /// Goes through the jobs of a filter, and of those that this request has retried before, newest first. Returns the last job that is done
+    /// unless all are.
+    async fn run_newest_first(
+        self: &Arc<Self>,
+        mut filter: JobFilter,
+        done: &Done,
+        until: Instant,
+        result: &mut shapes::BulkResult,
+    ) -> Result<Option<JobId>, Problem> {
         loop {
-            let last = match self.run_page(&filter, &repeated, result).await {
-                Err(_) if result.matched > 0 && !result.dry_run => {
-                    result.next = filter.before.map(cursor::write);
-                    return Ok(());
-                }
+            let last = match self.run_page(&filter, done, result).await {
+                Err(_) if result.matched > 0 && !result.dry_run => return Ok(filter.before),
                 last => last?,
             };
-            let Some(last) = last else { return Ok(()) };
+            let Some(last) = last else { return Ok(None) };
             filter.before = Some(last);
             if Instant::now() >= until || self.state.services.shutdown.is_cancelled() {
-                result.next = Some(cursor::write(last));
-                return Ok(());
+                return Ok(Some(last));
             }
         }
     }
 
-    /// Applies the operation to one page of the jobs of a filter, and of these jobs, the newest first, beside them. Returns the last job of
+    /// Applies the operation to one page of the jobs of a filter, and of those that this request has retried before. Returns the last job of
     /// the page unless it is the last page.
     async fn run_page(
         self: &Arc<Self>,
         filter: &JobFilter,
-        repeated: &[JobId],
+        done: &Done,
         result: &mut shapes::BulkResult,
     ) -> Result<Option<JobId>, Problem> {
         let page = filter.clone();
         let mut rows = self.state.read(move |archive| archive.jobs(&page)).await?;
-        let left = repeated.iter().copied().filter(|job| filter.before.is_none_or(|before| *job < before));
-        let mut repeated: Vec<JobId> = left.take(filter.limit).collect();
+        let left = done.repeated.iter().filter(|job| filter.before.is_none_or(|before| **job < before));
+        let mut repeated: Vec<JobId> = left.take(filter.limit).copied().collect();
         // Both are cut where the first of them ends.
         let last_of_rows = rows.last().filter(|_| rows.len() == filter.limit).map(|row| row.job);
         let last = last_of_rows.max(repeated.last().copied().filter(|_| repeated.len() == filter.limit));
         rows.retain(|row| Some(row.job) >= last);
         repeated.retain(|job| Some(*job) >= last);
-        // A retry repeats the parents of members, unless the members of one are asked for.
-        let is_left_out = |row: &JobRow| {
-            let is_member = matches!(row.run_on_role, RunOnRole::Member(_));
-            match self.verb {
-                Verb::Retry => filter.parent.is_none() && is_member,
-                Verb::TakeBack => !acknowledge::would_change(self.verb, row.state, &row.failure),
-                Verb::Cancel | Verb::Release | Verb::Acknowledge => false,
-            }
+        let is_left_out = |row: &JobRow| match self.verb {
+            Verb::Retry => Candidate::is_member_to_leave(row, filter),
+            Verb::TakeBack => !acknowledge::would_change(self.verb, row.state, &row.failure),
+            Verb::Cancel | Verb::Release | Verb::Acknowledge => false,
         };
-        let chosen = rows.iter().filter(|row| !is_left_out(row));
+        rows.retain(|row| !is_left_out(row));
         // A dry run counts what would be done; without it, each of the others is a refusal.
-        let actor = Actor::current();
-        let is_in_scope = |row: &&JobRow| !result.dry_run || actor.scope.includes(&row.definition);
-        let (chosen, outside): (Vec<&JobRow>, Vec<&JobRow>) = chosen.partition(is_in_scope);
-        let mut chosen: Vec<JobId> = chosen.into_iter().map(|row| row.job).collect();
-        result.out_of_scope += outside.len() as u64;
-        chosen.extend(repeated);
-        chosen.sort_unstable_by_key(|job| std::cmp::Reverse(*job));
-        chosen.dedup();
-        if self.verb == Verb::Retry {
-            chosen = self.to_retry(chosen, filter).await?;
+        if result.dry_run {
+            let (actor, count) = (Actor::current(), rows.len());
+            rows.retain(|row| actor.scope.includes(&row.definition));
+            result.out_of_scope += (count - rows.len()) as u64;
         }
+        let chosen: Vec<JobId> = match self.verb {
+            Verb::Retry => {
+                let mut candidates = Candidate::of_rows(&rows, filter);
+                candidates.extend(self.repeated_candidates(&repeated).await?);
+                candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.job));
+                candidates.dedup_by_key(|candidate| candidate.job);
+                done.leave_out(&mut candidates);
+                let ToRetry { chosen, left_out } = self.to_retry(candidates, filter).await?;
+                result.leave_out(left_out);
+                chosen.into_iter().map(|(_, job)| job).collect()
+            }
+            _ => rows.iter().map(|row| row.job).collect(),
+        };
         let mut matched = chosen.len() as u64;
         if !result.dry_run {
             let selects_ended = filter.states.iter().any(|state| state.has_ended());
@@ -293,12 +311,7 @@ impl Operation {
             EngineVerb::Retry => self.state.check_accepting()?,
             EngineVerb::Cancel | EngineVerb::Release => self.state.check_not_stalled()?,
         }
-        let operation = Arc::clone(self);
-        let effects = stream::iter(jobs).map(move |job| {
-            let operation = Arc::clone(&operation);
-            async move { (job, operation.apply_to(job, verb).await) }
-        });
-        let (mut effects, mut ended_meanwhile) = (effects.buffered(AT_ONCE), 0);
+        let (mut effects, mut ended_meanwhile) = (self.effects(jobs, verb), 0);
         while let Some((job, effect)) = effects.next().await {
             let has_ended = |problem: &Problem| problem.code() == Code::AlreadyFinished;
             if verb == EngineVerb::Cancel
@@ -339,6 +352,9 @@ impl Operation {
                 result.done += 1;
                 if result.jobs.len() < JOBS_SHOWN {
                     result.jobs.push(made.0);
+                    if detail != Detail::EachJob {
+                        result.retries.push(shapes::RetryMade { job: job.0, made: made.0 });
+                    }
                 }
             }
             Err(problem) => {

@@ -1,6 +1,8 @@
 //! Schedules: when they fire next, and what became of their slots.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -8,6 +10,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use protocol::JobId;
 use scheduler::definition::Definition;
+use tokio::time::Instant;
 
 use crate::excerpt::excerpt;
 use crate::http::api::schedule_choice;
@@ -21,11 +24,14 @@ use crate::http::request::paging::Page;
 use crate::http::request::path::Name;
 use crate::http::request::query::Query;
 use crate::http::state::AppState;
-use crate::store::{Archive, FireFilter};
+use crate::store::{Archive, FailedFires, FireFilter, FireRecord, SlotEnd};
 
 /// How many rows of the ledger a page has if nothing else is asked for, and at most.
 const LIMIT: usize = 100;
 const LIMIT_MAX: u64 = 500;
+
+/// A search for failed slots ends with a cursor after this time.
+const FAILED_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How many next slots of a schedule are shown if nothing else is asked for, and at most.
 const NEXT_SHOWN: u64 = 5;
@@ -124,20 +130,67 @@ pub(crate) async fn ledger(
         since: query.since("since")?,
         until: query.until("until")?,
     };
+    let failed = query.switch("failed")?;
     query.finish()?;
     let (asked, wanted) = (name.to_owned(), filter.clone());
     // One more than is shown tells whether there is a next page.
-    let mut rows = state.read(move |archive| archive.fires(&asked, &wanted, limit + 1)).await?;
+    let FailedFires { mut rows, searched } = match failed {
+        true => find_failed(state, &asked, wanted, limit + 1).await?,
+        false => {
+            let rows = state.read(move |archive| archive.fires(&asked, &wanted, limit + 1)).await?;
+            FailedFires { rows, searched: None }
+        }
+    };
     // Rows of what has left jobs.yaml are kept, so a name is refused only where it has none.
     if rows.is_empty() && filter.before.is_none() {
         check_has_fires(state, name, filter.schedule).await?;
     }
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let next = rows.last().filter(|_| more).map(|row| cursor::write(JobId(row.id)));
+    let next = rows.last().filter(|_| more).map(|row| row.id).or(searched);
+    let next = next.map(|id| cursor::write(JobId(id)));
+    let made: Vec<JobId> = rows.iter().filter_map(made_job).collect();
+    let asked = made.clone();
+    let ends = state.read(move |archive| archive.slot_ends(&asked)).await?;
+    let ends: HashMap<JobId, SlotEnd> = made.into_iter().zip(ends).collect();
     let definitions = state.services.catalogue.current();
     let definition = definitions.find(name).map(|entry| &*entry.definition);
-    Ok(Page { entries: rows.iter().map(|record| fire(&record.row, definition)).collect(), next })
+    let shown = |record: &FireRecord| {
+        let end = made_job(record).and_then(|job| ends.get(&job));
+        fire(&record.row, end, definition)
+    };
+    Ok(Page { entries: rows.iter().map(shown).collect(), next })
+}
+
+/// The job that a slot became, and not one that was in its way.
+fn made_job(record: &FireRecord) -> Option<JobId> {
+    record.row.verdict.job().filter(|_| record.row.verdict.reason().is_none())
+}
+
+/// The newest slots whose last job is an unresolved failure, at most `limit`: fewer if the time is up.
+///
+/// # Errors
+/// Those of a read.
+async fn find_failed(
+    state: &AppState,
+    name: &str,
+    filter: FireFilter,
+    limit: usize,
+) -> Result<FailedFires, Problem> {
+    let until = Instant::now() + FAILED_TIME_MAX;
+    let (name, mut filter) = (Arc::<str>::from(name), filter);
+    let mut found = FailedFires::default();
+    loop {
+        let (asked, wanted, left) = (Arc::clone(&name), filter.clone(), limit - found.rows.len());
+        let slice = state.read(move |archive| archive.failed_fires(&asked, &wanted, left)).await?;
+        found.rows.extend(slice.rows);
+        found.searched = slice.searched;
+        filter.before = slice.searched;
+        let is_full = found.rows.len() >= limit;
+        if is_full || filter.before.is_none() || Instant::now() >= until {
+            return Ok(found);
+        }
+    }
 }
 
 /// Refuses names that neither jobs.yaml nor the ledger has at any time.

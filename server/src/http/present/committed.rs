@@ -49,7 +49,7 @@ impl AppState {
             Subject::Fire(row) => {
                 let definitions = self.services.catalogue.current();
                 let definition = definitions.find(&row.definition).map(|entry| &*entry.definition);
-                let (fire, name) = (Some(fire(row, definition)), Some(row.definition.to_string()));
+                let (fire, name) = (Some(fire(row, None, definition)), Some(row.definition.to_string()));
                 shapes::CommittedEvent { fire, name, ..event }
             }
             Subject::Pause(target, pause) => {

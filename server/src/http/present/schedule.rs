@@ -12,7 +12,7 @@ use scheduler::schedules::{FireRow, ScheduleRow};
 use crate::clock;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::query::Moment;
-use crate::store::ScheduleState;
+use crate::store::{ScheduleState, SlotEnd, SlotJob};
 
 /// The slots of a schedule that are shown.
 #[derive(Clone, Copy, Debug)]
@@ -146,8 +146,18 @@ fn slots_after(schedule: &Schedule, mut slot: Timestamp) -> impl Iterator<Item =
     })
 }
 
-/// The JSON of a row of the ledger. The definition, as it is now, knows the jitter of its schedules.
-pub(crate) fn fire(row: &FireRow, definition: Option<&Definition>) -> shapes::Fire {
+/// The JSON of a row of the ledger, with the end of the job that it became. The definition, as it is now, knows the jitter and the zone of its
+/// schedules.
+pub(crate) fn fire(row: &FireRow, end: Option<&SlotEnd>, definition: Option<&Definition>) -> shapes::Fire {
+    let end = end.copied().unwrap_or_default();
+    let own = end.own.as_ref();
+    let retry = end.retry.map(|retry| shapes::SlotRetry {
+        id: retry.job.0,
+        state: retry.state.name().into(),
+        outcome: outcome(&retry),
+        exit_code: retry.exit_code,
+    });
+    let schedule = definition.and_then(|it| it.timetable.schedules.iter().find(|it| it.id == row.schedule));
     shapes::Fire {
         schedule: row.schedule.to_string(),
         from: Time(row.from),
@@ -157,7 +167,17 @@ pub(crate) fn fire(row: &FireRow, definition: Option<&Definition>) -> shapes::Fi
         verdict: row.verdict.name().into(),
         reason: row.verdict.reason().map(Into::into),
         job: row.verdict.job().map(|job| job.0),
+        state: own.map(|job| job.state.name().into()),
+        outcome: own.and_then(outcome),
+        exit_code: own.and_then(|job| job.exit_code),
+        retry,
+        unresolved: end.is_unresolved,
+        timezone: schedule.map(|schedule| schedule.zone.name().to_owned()),
         decided_at: Time(row.at),
         lateness_ms: shapes::millis(row.lateness(definition)),
     }
+}
+
+fn outcome(job: &SlotJob) -> Option<shapes::Text> {
+    job.outcome.map(|outcome| outcome.name().into())
 }

@@ -89,9 +89,7 @@ async fn submit_looked_up(
     };
     let tries = if batch.is_some() { 1 } else { TRIES_MAX };
     for left in (0..tries).rev() {
-        let asked = Arc::clone(&key);
-        let (found, read_at) = state.read(move |archive| archive.key(&asked)).await?;
-        let key = IdempotencyKey { key: Arc::clone(&key), digest, found, read_at };
+        let key = look_up(state, Arc::clone(&key), digest).await?;
         let jobs = if left == 0 { std::mem::replace(&mut jobs, Vec::new().into()) } else { jobs.clone() };
         match state.services.engine.submit(jobs, batch.clone(), require_worker, Some(key)).await? {
             Answer::Rejected(Rejection::KeyReadingTooOld) => {}
@@ -99,6 +97,43 @@ async fn submit_looked_up(
         }
     }
     Err(Busy.into())
+}
+
+/// Reads what the archive knows of a key.
+///
+/// # Errors
+/// Those of a read.
+pub(crate) async fn look_up(
+    state: &AppState,
+    key: Arc<str>,
+    digest: u128,
+) -> Result<IdempotencyKey, Problem> {
+    let asked = Arc::clone(&key);
+    let (found, read_at) = state.read(move |archive| archive.key(&asked)).await?;
+    Ok(IdempotencyKey { key, digest, found, read_at })
+}
+
+/// Submits a job that comes after no other, with the archive's answer about its key. The engine gets it when the future is polled first, so
+/// that several are accepted in the order in which they are polled; again later if the answer was stale.
+pub(crate) async fn submit_looked_up_first(
+    state: &AppState,
+    new: NewJob,
+    key: Option<IdempotencyKey>,
+) -> Result<Answer, Problem> {
+    let mut jobs = NewJobs::from(vec![new]);
+    if let Some(name) = &Actor::current().token {
+        jobs.set_submitted_by(name);
+    }
+    let Some(key) = key else {
+        return Ok(state.services.engine.submit(jobs, None, false, None).await?);
+    };
+    let (again, again_with) = (jobs.clone(), (Arc::clone(&key.key), key.digest));
+    match state.services.engine.submit(jobs, None, false, Some(key)).await? {
+        Answer::Rejected(Rejection::KeyReadingTooOld) => {
+            submit_looked_up(state, again, None, false, Some(again_with)).await
+        }
+        answer => Ok(answer),
+    }
 }
 
 /// Finds the job of an earlier request with the same key before a refusal: that request may have been accepted, and its answer lost.

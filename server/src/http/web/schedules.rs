@@ -109,7 +109,26 @@ struct FireRow {
     tone: &'static str,
     from: Moment,
     to: Moment,
+    /// The slot became this job, and no job was in its way.
+    made: Option<FireJob>,
+    /// The last retry of that job.
+    retry: Option<FireJob>,
     lateness: String,
+}
+
+/// A job of a slot with its end.
+struct FireJob {
+    id: u64,
+    tone: &'static str,
+    text: String,
+}
+
+impl FireJob {
+    fn new(id: u64, state: &str, exit_code: Option<i32>) -> Self {
+        let ended = matches!(state, "failed" | "succeeded");
+        let exit = exit_code.filter(|code| ended && *code != 0).map(|code| format!(", exit {code}"));
+        Self { id, tone: format::tone(state), text: format!("{state}{}", exit.unwrap_or_default()) }
+    }
 }
 
 /// A slot within the next 24 hours, as a mark on a line.
@@ -137,6 +156,8 @@ struct SchedulesPage {
     name: String,
     fires: Vec<FireRow>,
     older: Option<String>,
+    /// Only slots whose last job is an unresolved failure.
+    failed: bool,
     /// All schedules are paused, and the whole server is.
     all_paused: bool,
     server_paused: bool,
@@ -162,12 +183,13 @@ const DAY_MINUTES: u64 = 24 * 60;
 /// Schedules of a page.
 const PAGE: usize = 50;
 
-/// `GET /schedules?name=&cursor=&page=`
+/// `GET /schedules?name=&cursor=&page=&failed=`
 pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result<Response, Problem> {
     let mut query = Query::of(&uri)?;
     let name = query.text("name")?.unwrap_or_default();
     let cursor = query.text("cursor")?;
     let page = query.number("page")?;
+    let failed = query.switch("failed")?;
     query.finish()?;
     let definitions = state.services.catalogue.current();
     let group = match name.is_empty() {
@@ -183,8 +205,9 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     let ledger = match name.is_empty() {
         true => Page { entries: Vec::new(), next: None },
         false => {
-            let pairs = cursor.map(|cursor| ("cursor".to_owned(), cursor));
-            schedules::ledger(&state, &name, Query::new(pairs.into_iter().collect())).await?
+            let cursor = cursor.map(|cursor| ("cursor".to_owned(), cursor));
+            let failed = failed.then(|| ("failed".to_owned(), "1".to_owned()));
+            schedules::ledger(&state, &name, Query::new(cursor.into_iter().chain(failed).collect())).await?
         }
     };
     let pauses = state.services.engine.snapshot().pauses.clone();
@@ -199,6 +222,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
             .map(|schedule| ScheduleRow::of(schedule).with_pauses_of(&pauses, &name, group.clone()))
             .collect(),
         older: ledger.next,
+        failed,
         fires: ledger.entries.into_iter().map(fire_row).collect(),
         name,
     })
@@ -248,6 +272,8 @@ fn fire_row(fire: Fire) -> FireRow {
         tone: format::tone(&fire.verdict),
         from: format::moment(fire.from),
         to: format::moment(fire.to),
+        made: fire.job.zip(fire.state.as_ref()).map(|(id, state)| FireJob::new(id, state, fire.exit_code)),
+        retry: fire.retry.as_ref().map(|it| FireJob::new(it.id, &it.state, it.exit_code)),
         lateness: format::span_ms(fire.lateness_ms),
         fire,
     }

@@ -119,7 +119,7 @@ pub(in crate::store) fn a_retry_and_the_jobs_of_hooks_are_told_the_slot(backend:
     let shown = |number| harness.archive().job(JobId(number)).unwrap().unwrap();
     assert_eq!([1, 2, 3, 4].map(|number| shown(number).row.slot), [slot.clone(), slot.clone(), None, None]);
     let nightly = JobFilter { schedule: Some("nightly".into()), ..JobFilter::default() };
-    assert_eq!(harness.list(nightly), [1], "a retry does not take the slot");
+    assert_eq!(harness.list(nightly), [2, 1], "the retry carries the slot on");
     let told = |number| {
         let environment = shown(number).overrides.environment;
         environment.into_iter().find(|(name, _)| name == PARENT_SLOT_VARIABLE).map(|(_, at)| at)

@@ -28,7 +28,7 @@ use parts::{Part, parts, singles};
 #[cfg(test)]
 pub(super) use scheduled::SQL as SCHEDULED_SQL;
 pub(super) use scheduled::scheduled_jobs;
-use tag::Tag;
+use tag::{SlotJobs, Tag};
 
 /// Members of a batch follow its first job: one request makes at most this many.
 const BATCH_MAX: i64 = 100_000;
@@ -45,11 +45,13 @@ pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Res
     }
     let mut found: Vec<JobRow> = Vec::new();
     for single in singles(filter) {
-        // Once the page is full, only newer jobs change it.
-        let oldest = found.last().filter(|_| found.len() == limit).map(|row| row.job);
-        found.extend(page(connection, &single, names.as_ref(), oldest)?);
-        found.sort_unstable_by_key(|row| std::cmp::Reverse(row.job));
-        found.truncate(limit);
+        for slot_jobs in SlotJobs::of(&single) {
+            // Once the page is full, only newer jobs change it.
+            let oldest = found.last().filter(|_| found.len() == limit).map(|row| row.job);
+            found.extend(page(connection, &single, *slot_jobs, names.as_ref(), oldest)?);
+            found.sort_unstable_by_key(|row| std::cmp::Reverse(row.job));
+            found.truncate(limit);
+        }
     }
     Ok(found)
 }
@@ -58,6 +60,7 @@ pub(super) fn jobs(connection: &Connection, filter: &JobFilter) -> rusqlite::Res
 fn page(
     connection: &Connection,
     filter: &JobFilter,
+    slot_jobs: SlotJobs,
     names: Option<&NameSet>,
     after: Option<JobId>,
 ) -> rusqlite::Result<Vec<JobRow>> {
@@ -71,14 +74,14 @@ fn page(
     let visible = visible(connection, filter, range)?;
     let mut found = Vec::new();
     for part in parts(filter) {
-        let mut query = Query { connection, filter, names, part, limit };
+        let mut query = Query { connection, filter, slot_jobs, names, part, limit };
         let blocks = blocks_of(connection, filter, names, part)?;
         for range in &visible {
             if query.limit == 0 {
                 break;
             }
             let before = found.len();
-            match (blocks, Tag::of(filter), part) {
+            match (blocks, query.tag(), part) {
                 (Some(blocks), ..) => query.by_blocks(blocks, *range, &mut found)?,
                 (None, Some(tag), Part::Live(_) | Part::RunningParents | Part::Unresolved) => {
                     query.by_tag(tag, *range, &mut found)?
@@ -152,13 +155,18 @@ enum Leads {
 struct Query<'q> {
     connection: &'q Connection,
     filter: &'q JobFilter,
+    slot_jobs: SlotJobs,
     /// The names of the filter, if they are many.
     names: Option<&'q NameSet>,
     part: Part,
     limit: usize,
 }
 
-impl Query<'_> {
+impl<'q> Query<'q> {
+    fn tag(&self) -> Option<Tag<'q>> {
+        Tag::of(self.filter, self.slot_jobs)
+    }
+
     /// Reads block by block, the newest first; both `seen` and the table itself say where the next one is that can matter.
     fn by_blocks(
         &self,
@@ -236,7 +244,7 @@ impl Query<'_> {
 
     /// The table to walk among these numbers.
     fn leads(&self, range: Range) -> rusqlite::Result<Leads> {
-        let is_led_by_jobs = match (Tag::of(self.filter), self.part) {
+        let is_led_by_jobs = match (self.tag(), self.part) {
             (None, _) | (Some(_), Part::Backoff) => true,
             (Some(_), Part::Live(_) | Part::RunningParents) => self.has_few(
                 "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)",
@@ -268,7 +276,8 @@ pub(super) fn walks_of_unresolved(connection: &Connection, filter: &JobFilter) -
     let names = NameSet::of(connection, filter).unwrap();
     let walk = |single: &JobFilter| {
         let part = Part::Unresolved;
-        let query = Query { connection, filter: single, names: names.as_ref(), part, limit: 100 };
+        let slot_jobs = SlotJobs::Fired;
+        let query = Query { connection, filter: single, slot_jobs, names: names.as_ref(), part, limit: 100 };
         let has_blocks = blocks_of(connection, single, names.as_ref(), part).unwrap().is_some();
         (has_blocks, matches!(query.leads((1, i64::MAX)).unwrap(), Leads::Tags))
     };
@@ -279,8 +288,8 @@ pub(super) fn walks_of_unresolved(connection: &Connection, filter: &JobFilter) -
 #[cfg(test)]
 pub(super) fn plans(connection: &Connection, filter: &JobFilter) -> Vec<Vec<String>> {
     let names = NameSet::of(connection, filter).unwrap();
-    let explain = |filter: &JobFilter, part, leads| {
-        let query = Query { connection, filter, names: names.as_ref(), part, limit: 100 };
+    let explain = |filter: &JobFilter, slot_jobs, part, leads| {
+        let query = Query { connection, filter, slot_jobs, names: names.as_ref(), part, limit: 100 };
         let (sql, values) = query.sql((1, 1_000), 100, leads);
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let steps = statement.query_map(params_from_iter(values), |row| row.get(3)).unwrap();
@@ -288,8 +297,12 @@ pub(super) fn plans(connection: &Connection, filter: &JobFilter) -> Vec<Vec<Stri
     };
     let mut plans = Vec::new();
     for single in singles(filter) {
-        for part in parts(&single) {
-            plans.extend([Leads::Jobs, Leads::Tags].map(|leads| explain(&single, part, leads)));
+        for slot_jobs in SlotJobs::of(&single) {
+            for part in parts(&single) {
+                plans.extend(
+                    [Leads::Jobs, Leads::Tags].map(|leads| explain(&single, *slot_jobs, part, leads)),
+                );
+            }
         }
     }
     plans

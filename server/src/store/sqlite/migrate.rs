@@ -66,6 +66,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("batch_cancels", include_str!("migrations/0049_batch_cancels.sql")),
     ("told_positions", include_str!("migrations/0050_told_positions.sql")),
     ("attention", include_str!("migrations/0051_attention.sql")),
+    ("carried_slots", include_str!("migrations/0052_carried_slots.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

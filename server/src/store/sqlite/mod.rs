@@ -44,6 +44,7 @@ mod reserve;
 mod rows;
 mod run_on;
 mod schedules;
+mod slots;
 mod unique;
 pub mod upgrade;
 mod upkeep;

@@ -41,6 +41,7 @@ pub(super) fn remove_unfinished(connection: &mut Connection) -> rusqlite::Result
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             transaction.execute(include_str!("queries/unlabel.sql"), (from, to))?;
             transaction.execute("DELETE FROM details WHERE job BETWEEN ?1 AND ?2", (from, to))?;
+            transaction.execute("DELETE FROM carried_slots WHERE job BETWEEN ?1 AND ?2", (from, to))?;
             transaction.execute("DELETE FROM told_positions WHERE job BETWEEN ?1 AND ?2", (from, to))?;
             transaction.execute("DELETE FROM expiries WHERE job BETWEEN ?1 AND ?2", (from, to))?;
             transaction.execute("DELETE FROM dependencies WHERE job BETWEEN ?1 AND ?2", (from, to))?;

@@ -189,14 +189,20 @@ pub(super) fn fires(
          WHERE definition = ?1 AND id < ?2 AND (?3 IS NULL OR schedule = ?3) AND last_slot >= ?4 AND first_slot < ?5
          ORDER BY id DESC LIMIT ?6",
     )?;
-    let FireFilter { before, schedule, since, until } = filter;
-    let before = before.and_then(|before| i64::try_from(before).ok()).unwrap_or(i64::MAX);
+    let FireFilter { schedule, since, until, .. } = filter;
+    let before = id_below(filter);
     let (since, until) = (since.map_or(i64::MIN, |it| it.0), until.map_or(i64::MAX, |it| it.0));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     statement.query_map((definition, before, schedule, since, until, limit), fire)?.collect()
 }
 
-fn fire(row: &Row<'_>) -> rusqlite::Result<FireRecord> {
+/// The rows of a filter have ids below this.
+pub(super) fn id_below(filter: &FireFilter) -> i64 {
+    filter.before.and_then(|before| i64::try_from(before).ok()).unwrap_or(i64::MAX)
+}
+
+/// Reads a row of the ledger, with the columns of [`fires`].
+pub(super) fn fire(row: &Row<'_>) -> rusqlite::Result<FireRecord> {
     let (verdict, reason): (String, Option<String>) = (row.get(7)?, row.get(8)?);
     let verdict = FireVerdict::parse(&verdict, reason.as_deref(), row.get::<_, Option<i64>>(9)?.map(job))
         .ok_or(FromSqlError::InvalidType)?;

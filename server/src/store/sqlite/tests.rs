@@ -26,6 +26,7 @@ mod pending_batch;
 mod power;
 mod remove;
 mod sent_now;
+mod slots;
 mod unresolved;
 mod wal;
 mod workers;

@@ -1,12 +1,14 @@
-//! Reads about members of batches, from the jobs of the stand-in.
+//! Reads about members of batches and about the jobs of slots, from the jobs of the stand-in.
 
 use longshore_server::positions::Positions;
 use longshore_server::store::{
-    Archive as _, BatchFailures, BatchRow, JobFilter, JobRow, MemberArchive, MemberData, ReadError,
-    UnsuccessfulMember, UnsuccessfulMembers,
+    Archive as _, BatchFailures, BatchRow, FailedFires, FailureStatus, FireFilter, JobFilter, JobRow,
+    MemberArchive, MemberData, ReadError, SlotArchive, SlotEnd, SlotJob, UnsuccessfulMember,
+    UnsuccessfulMembers,
 };
-use protocol::JobId;
+use protocol::{JobId, Timestamp};
 use scheduler::job::State;
+use scheduler::schedules::FireVerdict;
 
 use super::engine::StandInEngine;
 
@@ -57,5 +59,47 @@ impl MemberArchive for StandInEngine {
             members.push(UnsuccessfulMember { member: row.job, job: record.into(), after, cancelled_by });
         }
         Ok(UnsuccessfulMembers { members, last })
+    }
+}
+
+impl SlotArchive for StandInEngine {
+    fn slot_ends(&self, jobs: &[JobId]) -> Result<Vec<SlotEnd>, ReadError> {
+        let slot_job = |job: JobId| {
+            let row = self.job(job)?.map(|record| record.row);
+            Ok::<_, ReadError>(row.map(|row| {
+                let attempt = row.attempt.as_ref();
+                let (outcome, exit_code) =
+                    (attempt.and_then(|it| it.outcome), attempt.and_then(|it| it.exit_code));
+                (SlotJob { job, state: row.state, outcome, exit_code }, row.failure)
+            }))
+        };
+        let end = |job: &JobId| {
+            let own = slot_job(*job)?;
+            let retry = match self.last_retry(*job)? {
+                Some((retry, _)) => slot_job(retry)?,
+                None => None,
+            };
+            let is_unresolved =
+                retry.as_ref().or(own.as_ref()).is_some_and(|(_, it)| *it == FailureStatus::Unresolved);
+            Ok(SlotEnd { own: own.map(|it| it.0), retry: retry.map(|it| it.0), is_unresolved })
+        };
+        jobs.iter().map(end).collect()
+    }
+
+    fn slots(&self, jobs: &[JobId]) -> Result<Vec<Option<Timestamp>>, ReadError> {
+        let slot = |job: &JobId| Ok(self.job(*job)?.and_then(|record| record.row.slot).map(|slot| slot.at));
+        jobs.iter().map(slot).collect()
+    }
+
+    /// Searches one row at a time.
+    fn failed_fires(&self, of: &str, filter: &FireFilter, limit: usize) -> Result<FailedFires, ReadError> {
+        let mut rows = self.fires(of, filter, 2)?;
+        let searched = rows.first().map(|row| row.id).filter(|_| rows.len() == 2 && limit > 0);
+        rows.truncate(1);
+        let made = |verdict: FireVerdict| verdict.job().filter(|_| verdict.reason().is_none());
+        let jobs: Vec<JobId> = rows.iter().filter_map(|it| made(it.row.verdict)).collect();
+        let ends = self.slot_ends(&jobs)?;
+        rows.retain(|_| ends.iter().any(|end| end.is_unresolved));
+        Ok(FailedFires { rows, searched })
     }
 }

@@ -111,6 +111,7 @@ impl World {
     pub(super) fn add(&mut self, new: NewJob, batch: Option<JobId>) -> JobId {
         let id = JobId(self.jobs.len() as u64 + 1);
         let details = new.details.unwrap_or_default();
+        let earlier = self.jobs.iter().find(|job| Some(job.row.job) == new.retry_of);
         let due_at = new.run_at.map_or(CREATED_AT, |start| start.resolve(CREATED_AT));
         let row = JobRow {
             job: id,
@@ -126,7 +127,7 @@ impl World {
             position: batch.map(|batch| id.0 - batch.0),
             retry_of: new.retry_of,
             submitted_by: new.submitted_by.as_deref().map(str::to_owned),
-            slot: None,
+            slot: earlier.and_then(|earlier| earlier.row.slot.clone()),
             waits_for: None,
             run_on_role: Default::default(),
             labels: details.labels,

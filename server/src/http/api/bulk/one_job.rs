@@ -1,6 +1,11 @@
-//! The effect of an operation of the engine on one job.
+//! The effect of an operation of the engine on each job.
 
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
 use protocol::JobId;
+use scheduler::input::IdempotencyKey;
 use scheduler::job::State as JobState;
 use scheduler::new_jobs::NewJob;
 use scheduler::step::{Answer, Rejection};
@@ -8,20 +13,57 @@ use scheduler::step::{Answer, Rejection};
 use super::command::JobCommand;
 use super::keys::key_of;
 use super::verb::EngineVerb;
-use super::{Effect, Operation};
+use super::{AT_ONCE, Effect, Operation};
 use crate::http::api::jobs::{already_finished, check_scope, find};
 use crate::http::api::repeat::repeat_of;
 use crate::http::middleware::problem::Problem;
-use crate::http::request::idempotency_key::submit_with_key;
+use crate::http::request::idempotency_key::{look_up, submit_looked_up_first};
 use crate::http::request::job_request::JobRequest;
 use crate::http::request::submit_params::MembersChoice;
 
 impl Operation {
-    pub(super) async fn apply_to(&self, job: JobId, verb: EngineVerb) -> Result<Effect, Problem> {
+    /// The effects of an operation on jobs, in their order; some of them are under way at once.
+    pub(super) fn effects(
+        self: &Arc<Self>,
+        jobs: Vec<JobId>,
+        verb: EngineVerb,
+    ) -> BoxStream<'static, JobEffect> {
+        let operation = Arc::clone(self);
+        let jobs = stream::iter(jobs);
         match verb {
-            EngineVerb::Cancel => self.cancel(job).await,
-            EngineVerb::Release => self.release(job).await,
-            EngineVerb::Retry => self.retry(job).await,
+            EngineVerb::Cancel => jobs
+                .map(move |job| {
+                    let operation = Arc::clone(&operation);
+                    async move { (job, operation.cancel(job).await) }
+                })
+                .buffered(AT_ONCE)
+                .boxed(),
+            EngineVerb::Release => jobs
+                .map(move |job| {
+                    let operation = Arc::clone(&operation);
+                    async move { (job, operation.release(job).await) }
+                })
+                .buffered(AT_ONCE)
+                .boxed(),
+            EngineVerb::Retry => {
+                let maker = Arc::clone(self);
+                let prepared = jobs.map(move |job| {
+                    let operation = Arc::clone(&operation);
+                    async move { (job, operation.prepare_retry(job).await) }
+                });
+                // A new job is sent to the engine when its future is polled first, which is in the order of the jobs: so they get their
+                // numbers in this order.
+                let made = prepared.buffered(AT_ONCE).map(move |(job, prepared)| {
+                    let operation = Arc::clone(&maker);
+                    async move {
+                        match prepared {
+                            Ok((new, key)) => (job, operation.make_retry(new, key).await),
+                            Err(problem) => (job, Err(problem)),
+                        }
+                    }
+                });
+                made.buffered(AT_ONCE).boxed()
+            }
         }
     }
 
@@ -52,12 +94,19 @@ impl Operation {
         }
     }
 
-    async fn retry(&self, job: JobId) -> Result<Effect, Problem> {
+    /// Reads all that a retry needs.
+    async fn prepare_retry(&self, job: JobId) -> Result<(NewJob, Option<IdempotencyKey>), Problem> {
         let (definition, new) =
             repeat_of(&self.state, job, self.revision, MembersChoice::All, JobRequest::default()).await?;
-        let new = NewJob { revision: definition.revision, ..new };
-        let key = self.key.as_ref().map(|(key, digest)| (key_of(key, job).into(), *digest));
-        match submit_with_key(&self.state, vec![new], None, false, key).await? {
+        let key = match &self.key {
+            Some((key, digest)) => Some(look_up(&self.state, key_of(key, job).into(), *digest).await?),
+            None => None,
+        };
+        Ok((NewJob { revision: definition.revision, ..new }, key))
+    }
+
+    async fn make_retry(&self, new: NewJob, key: Option<IdempotencyKey>) -> Result<Effect, Problem> {
+        match submit_looked_up_first(&self.state, new, key).await? {
             Answer::Accepted(accepted) => Ok(Effect::Made(accepted.first)),
             Answer::Replayed(holder) => Ok(Effect::Made(holder.job)),
             Answer::Duplicate(other) => Ok(Effect::Existing(other)),
@@ -66,3 +115,6 @@ impl Operation {
         }
     }
 }
+
+/// A job with the effect on it.
+type JobEffect = (JobId, Result<Effect, Problem>);

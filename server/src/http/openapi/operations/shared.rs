@@ -60,7 +60,11 @@ pub(super) const FILTERS: [Parameter; 21] = [
         Kind::Text("3,7-9"),
         "Of that batch, members with these indexes: numbers and ranges, separated by commas.",
     ),
-    query("schedule", Kind::Text("nightly"), "The id of the schedule that has made them."),
+    query(
+        "schedule",
+        Kind::Text("nightly"),
+        "The id of the schedule that has made them, or the jobs that they retry.",
+    ),
     query("submitted_by", Kind::Text("ci"), "The token, or `proxy:` and the user, that has made them."),
     query("member_of", ID, "The job that runs on several workers and of which they are members."),
     query("revision", Kind::Text(REVISION_EXAMPLE), "The revision of the definition."),

@@ -30,10 +30,56 @@ pub struct BulkResult {
     /// The jobs that a retry made, at most 1,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<u64>,
+    /// Of a retry with filters: true if it goes by the slots of the jobs, oldest first. False if the selection is too large for that, or reading
+    /// it takes too long: it begins with the newest job then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<bool>,
+    /// Of a retry with filters: the jobs that were retried and the new jobs, in the order of the retries, at most 1,000.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retries: Vec<RetryMade>,
+    /// Of a retry with filters: the number of jobs beside `matched` that were retried before, and are left to their retries.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retried_before: u64,
+    /// The first of them, at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<RetriedBefore>,
     /// The `cursor` of the next request, if the time was up before the last job, or an error came after others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
+
+/// A job and the retry of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RetryMade {
+    /// The number of the job that was retried.
+    pub job: u64,
+    /// The number of the new job.
+    pub made: u64,
+}
+
+/// A job that a retry with filters leaves to an earlier retry of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RetriedBefore {
+    /// The job's number.
+    pub job: u64,
+    /// The number of its last retry: a retry of a retry counts.
+    pub retry: u64,
+    /// The state of that retry.
+    #[schema(value_type = String)]
+    pub state: Text,
+}
+
+impl BulkResult {
+    /// Counts jobs that are left to their retries, and shows the first ones.
+    pub(crate) fn leave_out(&mut self, jobs: Vec<RetriedBefore>) {
+        self.retried_before += jobs.len() as u64;
+        let shown = LEFT_OUT_SHOWN.saturating_sub(self.left_out.len());
+        self.left_out.extend(jobs.into_iter().take(shown));
+    }
+}
+
+/// Jobs that were retried before and are shown; all are counted.
+const LEFT_OUT_SHOWN: usize = 20;
 
 /// One refusal of a bulk operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

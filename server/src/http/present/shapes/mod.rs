@@ -46,7 +46,7 @@ pub use acknowledgement::Acknowledgement;
 pub use batch::{
     Batch, BatchCounts, BatchExplanation, BatchSummary, FullBatch, RetriedBatch, WaitingMembers,
 };
-pub use bulk::{BulkEffect, BulkResult, Refusal};
+pub use bulk::{BulkEffect, BulkResult, Refusal, RetriedBefore, RetryMade};
 pub use committed::{CommittedEvent, EventBatch, EventDefinition, EventSchedules};
 pub use definition::{Definition, Expectation, Preference, Reloaded, RetentionRule, Retry, Unique, Waiting};
 pub use definition_change::DefinitionChange;
@@ -62,7 +62,7 @@ pub use pause::{Pause, PauseResult};
 pub use pipeline::{Dependency, Pipeline, PipelineJob};
 pub use plan::{ChangedDefinition, Deployed, JobsFile, JobsFiles, KeyChange, Plan, PlannedDefinition};
 pub use problem::{Fault, Problem};
-pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule};
+pub use schedule::{Backfill, BackfillSlot, Fire, LastFire, Schedule, SlotRetry};
 pub use search::{OutputLine, OutputSearch};
 pub use statistics::{Percentiles, Statistics};
 pub use ulimit::Ulimit;

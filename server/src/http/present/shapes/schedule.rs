@@ -75,6 +75,9 @@ pub struct Backfill {
     pub name: String,
     /// The id of the schedule.
     pub schedule: String,
+    /// The zone of the schedule.
+    #[serde(default)]
+    pub timezone: String,
     /// Nothing was made.
     pub dry_run: bool,
     /// How many jobs were made, or would be.
@@ -126,8 +129,46 @@ pub struct Fire {
     /// The job that it became, or that was in its way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<u64>,
+    /// The state of the job that it became. Absent if it became none, or retention has deleted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub state: Option<Text>,
+    /// The outcome of the latest attempt of that job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub outcome: Option<Text>,
+    /// The exit code of that attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The newest retry of that job: a retry of a retry counts. Absent if none is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<SlotRetry>,
+    /// True if the last of these jobs failed, expired or was lost, and nobody has retried or acknowledged it. Jobs that ended under a version
+    /// without unresolved failures are never unresolved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unresolved: bool,
+    /// The zone of the schedule, as jobs.yaml has it now; absent if it has left jobs.yaml.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
     /// When the last of them was decided.
     pub decided_at: Time,
     /// How long after the last of them was due that was: its jitter is no lateness while the schedule is in jobs.yaml.
     pub lateness_ms: u64,
+}
+
+/// The last retry of the job of a slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SlotRetry {
+    /// Its number.
+    pub id: u64,
+    /// Its state.
+    #[schema(value_type = String)]
+    pub state: Text,
+    /// The outcome of its latest attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub outcome: Option<Text>,
+    /// The exit code of that attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
 }

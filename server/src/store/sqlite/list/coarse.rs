@@ -5,7 +5,6 @@ use scheduler::job::State;
 
 use super::names::NameSet;
 use super::parts::{Part, has_closed_attempt, has_end};
-use super::tag::Tag;
 use crate::store::JobFilter;
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME, SEEN_REQUESTER, SEEN_WORKER};
 
@@ -43,7 +42,12 @@ pub(super) fn blocks_of<'n>(
         Part::Live(Some(state)) => state != State::Queued && (names.is_none() || has_closed_attempt(filter)),
         Part::Live(None) | Part::Ended | Part::Succeeded => false,
     };
-    if Tag::of(filter).is_some() || filter.batch.is_some() || filter.parent.is_some() || has_index {
+    if filter.label.is_some()
+        || filter.schedule.is_some()
+        || filter.batch.is_some()
+        || filter.parent.is_some()
+        || has_index
+    {
         return Ok(None);
     }
     let seen = seen(connection, filter)?;

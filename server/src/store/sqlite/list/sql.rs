@@ -5,7 +5,6 @@ use rusqlite::types::Value;
 use scheduler::job::State;
 
 use super::parts::{Part, has_closed_attempt};
-use super::tag::Tag;
 use super::{Leads, Query};
 use crate::store::sqlite::pending_batch::Range;
 use crate::store::sqlite::{codes, rows};
@@ -52,7 +51,7 @@ impl Query<'_> {
     fn add_tables(&self, statement: &mut Statement, leads: Leads) -> &'static str {
         let (source, joins) = (self.source(), rows::JOB_JOINS);
         let own_key = if self.part == Part::Unresolved { "u.job" } else { "j.id" };
-        let Some(tag) = Tag::of(self.filter) else {
+        let Some(tag) = self.tag() else {
             statement.sql += &format!("{source} j {joins} WHERE {own_key}");
             return own_key;
         };
@@ -104,7 +103,7 @@ impl Query<'_> {
             }
             Part::Unresolved => {
                 statement.sql += " AND j.id = u.job";
-                if Tag::of(self.filter).is_some() {
+                if self.tag().is_some() {
                     statement.sql += " AND u.job = tag.job";
                 }
                 if let Some(names) = self.names {
@@ -137,7 +136,8 @@ impl Query<'_> {
         }
         if let (Some(schedule), Some(_)) = (&self.filter.schedule, &self.filter.label) {
             statement.add(
-                " AND EXISTS (SELECT 1 FROM fires f WHERE f.job = j.id AND f.reason IS NULL AND f.schedule = {})",
+                " AND (EXISTS (SELECT 1 FROM fires f WHERE f.job = j.id AND f.reason IS NULL AND f.schedule = {})
+                     OR EXISTS (SELECT 1 FROM carried_slots c WHERE c.job = j.id AND c.schedule = {}))",
                 schedule.clone(),
             );
         }

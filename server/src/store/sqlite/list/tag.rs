@@ -5,22 +5,41 @@ use rusqlite::{Connection, params_from_iter};
 
 use crate::store::JobFilter;
 
+/// The jobs of a schedule that one search finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlotJobs {
+    /// Those that its slots became.
+    Fired,
+    /// Their retries.
+    Retries,
+}
+
+impl SlotJobs {
+    /// The searches that find all jobs of a filter: a table each, unless a label leads.
+    pub(super) const fn of(filter: &JobFilter) -> &'static [Self] {
+        match (&filter.schedule, &filter.label) {
+            (Some(_), None) => &[Self::Fired, Self::Retries],
+            _ => &[Self::Fired],
+        }
+    }
+}
+
 /// The one of these filters that the query goes by.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tag<'f> {
     /// Name and value of a label.
     Label(&'f str, &'f str),
-    /// The id of a schedule, and its definition if the filter names one.
-    Schedule(&'f str, Option<&'f str>),
+    /// The id of a schedule, its definition if the filter names one, and which of its jobs.
+    Schedule(&'f str, Option<&'f str>, SlotJobs),
 }
 
 impl<'f> Tag<'f> {
     /// The tag of this filter. A schedule beside a label is a condition of its own.
-    pub(super) fn of(filter: &'f JobFilter) -> Option<Self> {
+    pub(super) fn of(filter: &'f JobFilter, jobs: SlotJobs) -> Option<Self> {
         let label = filter.label.as_ref().map(|(name, value)| Self::Label(name, value));
         let schedule = || {
             let schedule = filter.schedule.as_deref()?;
-            Some(Self::Schedule(schedule, filter.name.as_deref()))
+            Some(Self::Schedule(schedule, filter.name.as_deref(), jobs))
         };
         label.or_else(schedule)
     }
@@ -29,7 +48,8 @@ impl<'f> Tag<'f> {
     pub(super) const fn table(self) -> &'static str {
         match self {
             Self::Label(..) => "labels tag",
-            Self::Schedule(..) => "fires tag",
+            Self::Schedule(.., SlotJobs::Fired) => "fires tag",
+            Self::Schedule(.., SlotJobs::Retries) => "carried_slots tag",
         }
     }
 
@@ -40,9 +60,11 @@ impl<'f> Tag<'f> {
                 let (name, value) = (bind(name.to_owned().into()), bind(value.to_owned().into()));
                 format!("tag.name = ?{name} AND tag.value = ?{value}")
             }
-            Self::Schedule(schedule, definition) => {
-                let mut condition =
-                    format!("tag.reason IS NULL AND tag.schedule = ?{}", bind(schedule.to_owned().into()));
+            Self::Schedule(schedule, definition, jobs) => {
+                let mut condition = format!("tag.schedule = ?{}", bind(schedule.to_owned().into()));
+                if jobs == SlotJobs::Fired {
+                    condition += " AND tag.reason IS NULL";
+                }
                 if let Some(definition) = definition {
                     condition += &format!(" AND tag.definition = ?{}", bind(definition.to_owned().into()));
                 }

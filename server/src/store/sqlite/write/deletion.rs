@@ -12,7 +12,7 @@ use super::{Failure, InstallationCounters, WriteCache, WriteResult, definition_e
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_REQUESTER, last_of};
 use crate::store::sqlite::positions::TOLD_BY_NUMBER;
 use crate::store::sqlite::rows::{self, HAS_LABELS, HAS_NARROWING, HAS_OVERRIDES};
-use crate::store::sqlite::{dependencies, failures, hooks, run_on};
+use crate::store::sqlite::{dependencies, failures, hooks, run_on, slots};
 
 /// An ended job that retention may delete.
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +132,7 @@ fn delete_rows(connection: &Connection, block: i64, doomed: &[Candidate]) -> Wri
     let dependent = jobs_of(connection, block, dependencies::DEPENDENT)?;
     let in_sets = jobs_of(connection, block, run_on::IN_SETS)?;
     let told = jobs_of(connection, block, TOLD_BY_NUMBER)?;
+    let carried = jobs_of(connection, block, slots::CARRIED)?;
     let mut ended = connection.prepare_cached("DELETE FROM ended WHERE id = ?1")?;
     for candidate in doomed {
         let job = candidate.job;
@@ -154,6 +155,9 @@ fn delete_rows(connection: &Connection, block: i64, doomed: &[Candidate]) -> Wri
         }
         if told.binary_search(&job).is_ok() {
             connection.prepare_cached("DELETE FROM told_positions WHERE job = ?1")?.execute([job])?;
+        }
+        if carried.binary_search(&job).is_ok() {
+            connection.prepare_cached("DELETE FROM carried_slots WHERE job = ?1")?.execute([job])?;
         }
         if dependent.binary_search(&job).is_ok() {
             connection.prepare_cached("DELETE FROM dependencies WHERE job = ?1")?.execute([job])?;

@@ -15,7 +15,7 @@ use super::{Failure, TransactionWriter, WriteResult};
 use crate::store::fold::{Expected, JobWrite, Waiting};
 use crate::store::sqlite::blocks::{BLOCK_SHIFT, SEEN_NAME};
 use crate::store::sqlite::member_counts::NO_ROW;
-use crate::store::sqlite::{codes, json_column, notes, rows, usage_column};
+use crate::store::sqlite::{codes, json_column, notes, rows, slots, usage_column};
 
 impl TransactionWriter<'_> {
     pub(super) fn job(&mut self, write: &JobWrite<'_>) -> WriteResult {
@@ -69,6 +69,9 @@ impl TransactionWriter<'_> {
             self.cache.members.add(batch, NO_ROW, state);
         }
         self.retries.extend(retry_of.map(|retried| (job, retried)));
+        if let Some(retried) = retry_of {
+            slots::carry(self.connection, job, retried)?;
+        }
         let Some(assigned) = assigned else {
             self.statements.insert_waiting.on(self.connection)?.execute(params![
                 job,
