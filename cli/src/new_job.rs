@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::api::{Api, CreatedJob, parse};
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogRequest, Notes};
+use crate::outage::Outage;
 use crate::screen::{self, Format};
 use crate::view::{self, JobView as _};
 use crate::{duration, progress, records};
@@ -34,6 +35,12 @@ impl NewJobArgs {
             return Err(Failure::new(Exit::Usage, text).hint("use --wait -o json"));
         }
         Ok(())
+    }
+
+    /// The outage of a server that has not answered yet, if the verb waits.
+    pub(crate) fn outage(self) -> Option<Outage> {
+        let limit = self.wait.or(self.follow.then_some(None))?;
+        Some(Outage::before_first_answer(limit))
     }
 
     /// True if the verb prints text for people about the job, and does not wait.

@@ -1,7 +1,8 @@
 //! The time for which a verb goes on without an answer of the server.
 //!
-//! A server that is restarted, moved or rebooted comes back, and the jobs go on meanwhile. So a verb that has reached the server tries again
-//! until the outage has lasted [`OUTAGE_MAX`].
+//! A server that is restarted, moved or rebooted comes back, and the jobs go on meanwhile. So a verb that waits tries again until the outage
+//! has lasted [`OUTAGE_MAX`], also if the server was away at its first request. Until the first answer, an error that a wait does not mend ends
+//! the verb at once: a name that does not exist, a certificate that is not trusted.
 
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,12 @@ pub(crate) struct Outage {
     /// When the first of the failures was noticed.
     began_at: Option<Instant>,
     failures: u32,
+    /// The server has answered the verb before.
+    was_reached: bool,
+    /// The last failure, until the first answer.
+    last: Option<anyhow::Error>,
+    /// The pause that the server asked for with its last refusal.
+    asked_pause: Duration,
 }
 
 impl Default for Outage {
@@ -41,14 +48,40 @@ impl Default for Outage {
 }
 
 impl Outage {
-    /// An outage that may last this long.
-    pub(crate) const fn of_at_most(max: Duration) -> Self {
-        Self { max, began_at: None, failures: 0 }
+    /// An outage that may last this long, of a server that has answered before.
+    pub(crate) fn of_at_most(max: Duration) -> Self {
+        Self { was_reached: true, ..Self::of_unreached(max) }
+    }
+
+    /// An outage of a server that has not answered yet. A verb that waits for a shorter time than an outage may last gives up after it.
+    pub(crate) fn before_first_answer(limit: Option<Duration>) -> Self {
+        Self::of_unreached(limit.unwrap_or(OUTAGE_MAX).min(OUTAGE_MAX))
+    }
+
+    const fn of_unreached(max: Duration) -> Self {
+        let asked_pause = Duration::ZERO;
+        Self { max, began_at: None, failures: 0, was_reached: false, last: None, asked_pause }
     }
 
     /// Ends the outage: the server has answered.
-    pub(crate) const fn end(&mut self) {
-        (self.began_at, self.failures) = (None, 0);
+    pub(crate) fn end(&mut self) {
+        *self = Self::of_at_most(self.max);
+    }
+
+    /// The reason for which no request was answered. `None` after an answer, and if none has failed: a server may answer late.
+    pub(crate) fn into_failure(self) -> Option<anyhow::Error> {
+        let max = self.max;
+        self.last.map(|error| match error.downcast::<Failure>() {
+            Ok(failure) => failure.prefix(&format!("gave up after {}: ", in_words(max))).into(),
+            Err(error) => error,
+        })
+    }
+
+    /// The pause before the next try: about a second, or what the server asked for.
+    pub(crate) fn pause(&self) -> Duration {
+        let left =
+            self.max.saturating_sub(self.began_at.map_or(Duration::ZERO, |began_at| began_at.elapsed()));
+        self.growing_pause(PAUSE_MIN, PAUSE_MAX).max(self.asked_pause.min(left))
     }
 
     /// The pause before the next try, which grows with the square of the failures.
@@ -61,21 +94,34 @@ impl Outage {
     /// # Errors
     /// The outage has lasted too long, or the error is none that passes.
     pub(crate) fn retry_or_fail(&mut self, error: anyhow::Error, awaited: Awaited) -> anyhow::Result<()> {
-        if error.downcast_ref::<Failure>().is_none_or(|failure| failure.exit != Exit::Unavailable) {
+        let Some(failure) = error.downcast_ref::<Failure>().filter(|it| it.exit == Exit::Unavailable) else {
+            return Err(error);
+        };
+        if !self.was_reached && failure.is_persistent {
             return Err(error);
         }
+        self.asked_pause = failure.retry_after.unwrap_or_default();
         if self.began_at.get_or_insert_with(Instant::now).elapsed() >= self.max {
             return Err(self.give_up(error, awaited));
         }
         self.failures = self.failures.saturating_add(1);
-        if self.failures == 1 {
-            screen::note("longshore: the connection broke; reconnecting");
+        match (self.failures, self.was_reached) {
+            (1, true) => screen::note("longshore: the connection broke; reconnecting"),
+            (1, false) => {
+                let (why, time) = (failure.text(), in_words(self.max));
+                screen::note(&format!("longshore: {why}; trying again for {time}"));
+            }
+            _ => {}
+        }
+        if !self.was_reached {
+            self.last = Some(error);
         }
         Ok(())
     }
 
     fn give_up(&self, error: anyhow::Error, awaited: Awaited) -> anyhow::Error {
         let next = match awaited {
+            _ if !self.was_reached => String::new(),
             Awaited::Job(id) => format!("job {id} goes on: longshore logs -f {id}"),
             Awaited::Batch(id) => format!("batch {id} goes on: longshore batch {id} --wait"),
             Awaited::FollowedBatch(id) => format!("batch {id} goes on: longshore batch {id} --follow"),
@@ -83,16 +129,54 @@ impl Outage {
             Awaited::Drain => "the drain goes on: 'longshore workers --all' shows its state".to_owned(),
             Awaited::Nothing => return error,
         };
-        let limit = screen::counted(self.max.as_secs() / 60, "minute");
         match error.downcast::<Failure>() {
-            Ok(failure) => failure.prefix(&format!("gave up after {limit}: ")).hint(next).into(),
+            Ok(failure) => {
+                let failure = failure.prefix(&format!("gave up after {}: ", in_words(self.max)));
+                // The hint of an error says how to reach the server.
+                if self.was_reached { failure.hint(next) } else { failure }.into()
+            }
             Err(error) => error,
         }
     }
 }
 
+/// Repeats a request that changes nothing until the server answers. Without an outage it is sent once, as by a verb that does not wait.
+///
+/// # Errors
+/// The request was refused, or the outage has lasted too long.
+pub(crate) async fn until_answered<T>(
+    outage: Option<&mut Outage>,
+    mut ask: impl AsyncFnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let Some(outage) = outage else { return ask().await };
+    loop {
+        match ask().await {
+            Ok(answer) => {
+                outage.end();
+                return Ok(answer);
+            }
+            Err(error) => outage.retry_or_fail(error, Awaited::Nothing)?,
+        }
+        tokio::time::sleep(outage.pause()).await;
+    }
+}
+
+/// A limit for people: `15 minutes`, or `90s`.
+fn in_words(limit: Duration) -> String {
+    match limit.as_secs() {
+        seconds if seconds > 0 && seconds % 60 == 0 && limit.subsec_nanos() == 0 => {
+            screen::counted(seconds / 60, "minute")
+        }
+        _ => format!("{limit:?}"),
+    }
+}
+
 /// Longer than a reboot of the server, and short enough for a machine that will not come back.
 const OUTAGE_MAX: Duration = Duration::from_secs(15 * 60);
+/// A server that is started beside the verb answers soon.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// Short enough for people, and cheap for a server with hundreds of clients.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -127,5 +211,53 @@ mod tests {
         assert_eq!(Outage::default().retry_or_fail(refused, Awaited::Job(5)).unwrap_err().to_string(), "no");
         let error = Outage::of_at_most(Duration::ZERO).retry_or_fail(unavailable(), Awaited::Nothing);
         assert_eq!(error.unwrap_err().to_string(), "no answer from http://a/: refused; check it");
+    }
+
+    #[test]
+    fn a_server_that_has_not_answered_yet_may_be_away_as_long() {
+        let mut outage = Outage::before_first_answer(None);
+        outage.retry_or_fail(unavailable(), Awaited::Job(5)).unwrap();
+        assert_eq!(outage.max, OUTAGE_MAX);
+        outage.began_at = Instant::now().checked_sub(OUTAGE_MAX);
+        let error = outage.retry_or_fail(unavailable(), Awaited::Job(5)).unwrap_err();
+        let text = "gave up after 15 minutes: no answer from http://a/: refused; check it";
+        assert_eq!(error.to_string(), text, "nobody knows whether the job goes on");
+        assert_eq!(crate::failure::exit_of(&error), Exit::Unavailable);
+        assert_eq!(Outage::before_first_answer(Some(Duration::from_secs(7))).max, Duration::from_secs(7));
+        assert_eq!(Outage::before_first_answer(Some(OUTAGE_MAX * 2)).max, OUTAGE_MAX);
+    }
+
+    #[test]
+    fn an_error_that_a_wait_does_not_mend_ends_a_verb_until_the_first_answer() {
+        let wrong = || -> anyhow::Error { Failure::new(Exit::Unavailable, "no TLS").persistent().into() };
+        let mut outage = Outage::before_first_answer(None);
+        assert_eq!(outage.retry_or_fail(wrong(), Awaited::Nothing).unwrap_err().to_string(), "no TLS");
+        outage.end();
+        outage.retry_or_fail(wrong(), Awaited::Nothing).unwrap();
+    }
+
+    #[test]
+    fn only_a_request_that_failed_is_the_reason_for_a_wait_without_an_answer() {
+        let mut outage = Outage::before_first_answer(None);
+        outage.retry_or_fail(unavailable(), Awaited::Job(5)).unwrap();
+        assert!(outage.into_failure().is_some());
+        assert!(Outage::before_first_answer(None).into_failure().is_none(), "it answers late");
+        let mut outage = Outage::before_first_answer(None);
+        outage.retry_or_fail(unavailable(), Awaited::Job(5)).unwrap();
+        outage.end();
+        outage.retry_or_fail(unavailable(), Awaited::Job(5)).unwrap();
+        assert!(outage.into_failure().is_none(), "it has answered before");
+    }
+
+    #[test]
+    fn the_pause_is_what_the_server_asked_for_within_the_limit() {
+        let busy = |seconds| -> anyhow::Error {
+            Failure::new(Exit::Unavailable, "busy").retry_after(Some(Duration::from_secs(seconds))).into()
+        };
+        let mut outage = Outage::before_first_answer(None);
+        outage.retry_or_fail(busy(30), Awaited::Nothing).unwrap();
+        assert_eq!(outage.pause(), Duration::from_secs(30));
+        outage.retry_or_fail(busy(1_000_000), Awaited::Nothing).unwrap();
+        assert!(outage.pause() <= OUTAGE_MAX);
     }
 }

@@ -12,6 +12,7 @@ use crate::batches;
 use crate::duration;
 use crate::job_refs::{self, JobRef};
 use crate::jobs;
+use crate::outage::{Outage, until_answered};
 use crate::records;
 use crate::screen;
 use crate::view::{Dependency, Pipeline, PipelineJob, in_words};
@@ -55,7 +56,8 @@ enum Operation {
 /// Shows a pipeline or repeats a part of it.
 pub(crate) async fn pipeline(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let id = flags.id.id(&api).await?.to_string();
+    let mut outage = flags.wait.map(Outage::before_first_answer);
+    let id = until_answered(outage.as_mut(), async || flags.id.id(&api).await).await?.to_string();
     if let Some(Operation::Retry) = flags.operation {
         let request = api.request(Method::POST, &["api", "jobs", &id, "pipeline", "retry"]);
         let request = request.query(&[("revision", &flags.revision)]);

@@ -43,6 +43,7 @@ use crate::{batches, definitions, duration, view};
 With --follow and --wait the exit code is the container's, also of one that was stopped (143 after SIGTERM), and 0 after any success;
 1 if the job ended without one (cancelled before its start, lost, …).
 It is 124 when the time of --wait is up, and 6 when the server was away for 15 minutes: the job goes on.
+A server that is away at first is waited for as long, or for the time of --wait.
 Ctrl-C does not stop the job: use 'longshore cancel'.")]
 pub(crate) struct Flags {
     #[command(flatten)]
@@ -138,11 +139,15 @@ async fn each_request(api: &Api, flags: &Flags, file: &Path) -> anyhow::Result<R
     if flags.require_worker {
         request = request.query(&[("require_worker", "1")]);
     }
-    Ok(request.body(flags.each.body(file, api, &flags.name, &fields).await?))
+    let mut outage = flags.next.outage();
+    let body = flags.each.body(file, api, (&flags.name, &fields), outage.as_mut()).await?;
+    Ok(request.body(body))
 }
 
 async fn submit(api: &Api, flags: &Flags) -> anyhow::Result<CreatedJob> {
-    api.create_job(request(api, flags)?, &idempotency_key(flags.key.as_deref())?).await
+    let key = idempotency_key(flags.key.as_deref())?;
+    let mut outage = flags.next.outage();
+    api.create_job_until_interrupt(request(api, flags)?, &key, outage.as_mut()).await
 }
 
 fn request(api: &Api, flags: &Flags) -> Result<RequestBuilder, Failure> {

@@ -3,10 +3,12 @@
 use reqwest::Method;
 use serde_json::Value;
 
-use super::{Flags, Output, follow, print_made};
+use super::made::print_made;
+use super::{Flags, Output, follow};
 use crate::api::{self, Api, parse};
 use crate::bulk;
 use crate::failure::{Exit, Failure};
+use crate::outage::{Outage, until_answered};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::RetriedBatch;
@@ -28,9 +30,12 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
         return count(api, &flags, &path).await;
     }
     let key = api::idempotency_key(flags.key.as_deref())?;
+    let limit = flags.wait.or(flags.follow.then_some(None));
+    let mut outage = limit.map(Outage::before_first_answer);
     let mut counts_only = None;
     if !flags.yes {
-        match bulk::count(api, &path, &choice(&flags)).await? {
+        let count = async || bulk::count(api, &path, &choice(&flags)).await;
+        match until_answered(outage.as_mut(), count).await? {
             // With the key of an earlier command the server tells the batch that it made.
             0 if flags.key.is_some() => {}
             // A member that fails from now on was not counted, so nobody was asked about it.
@@ -40,7 +45,7 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
     }
     let request = api.request(Method::POST, &path).query(&limits(&flags));
     let request = request.query(&choice(&flags)).query(&counts_only);
-    let made = api.create_job(request, &key).await?;
+    let made = api.create_job_until_interrupt(request, &key, outage.as_mut()).await?;
     let retried: RetriedBatch = parse(api, &made.json)?;
     if let (Some(_), Some(new)) = (&flags.key, &retried.batch) {
         made.note_batch_replay(new.batch);

@@ -13,6 +13,7 @@ use super::{VerbResult, named};
 use crate::api::{self, Api};
 use crate::bulk::BulkResult;
 use crate::failure::{Exit, Failure, exit_of};
+use crate::outage::Outage;
 use crate::screen::{self, Format};
 use crate::view;
 
@@ -66,7 +67,7 @@ async fn apply_in_parts(
         body.insert("ids".into(), json!(ids));
         let request = request.json(&body);
         let answer = tokio::select! {
-            answer = send(api, request) => answer,
+            answer = send(api, request, result.waits) => answer,
             _ = &mut interrupt => {
                 result.note_interrupt(ids);
                 return Ok(());
@@ -99,10 +100,12 @@ async fn apply_in_parts(
     Ok(())
 }
 
-/// Sends the request with a key, so that it can be sent again and no job is retried twice.
-async fn send(api: &Api, request: reqwest::RequestBuilder) -> anyhow::Result<Value> {
+/// Sends the request with a key, so that it can be sent again and no job is retried twice. A verb that waits for the jobs also waits for a
+/// server that is away.
+async fn send(api: &Api, request: reqwest::RequestBuilder, waits: bool) -> anyhow::Result<Value> {
     let key = api::idempotency_key(None)?;
-    let sent = api.send_with_key(request, &key).await.unwrap_or_else(|lost| {
+    let mut outage = waits.then(|| Outage::before_first_answer(None));
+    let sent = api.send_with_key(request, &key, outage.as_mut()).await.unwrap_or_else(|lost| {
         let hint =
             "the operation may have been done: look at the jobs with 'longshore ls' before you repeat it";
         Err(Failure::new(Exit::Unavailable, lost).hint(hint).into())

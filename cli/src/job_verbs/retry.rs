@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::{VerbResult, by_id, named};
 use crate::api::{self, Api};
@@ -12,7 +13,7 @@ use crate::bulk::{Operation, Selection, apply_to_all};
 use crate::failure::{Exit, Failure};
 use crate::job_refs;
 use crate::new_job::{NewJobArgs, note_warning};
-use crate::outage::Outage;
+use crate::outage::{Outage, until_answered};
 use crate::overrides::{self, Overrides};
 use crate::screen;
 use crate::{view, wait};
@@ -86,7 +87,8 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
     if let Some(query) = selected {
         return retry_selected(&api, flags, query).await;
     }
-    let ids = job_refs::ids(&api, &flags.selection.ids).await?;
+    let ask = async || job_refs::ids(&api, &flags.selection.ids).await;
+    let ids = until_answered(flags.next.outage().as_mut(), ask).await?;
     flags.check_one_id(ids.len())?;
     if flags.next.follow && ids.len() > 1 {
         let hint = "use --wait, or follow each new job with 'longshore logs -f'";
@@ -127,8 +129,9 @@ async fn retry_selected(
 /// Retries a job, and waits for the new one if asked to.
 async fn retry_one(api: &Api, flags: &RetryFlags, id: u64, changes: &Changes) -> anyhow::Result<()> {
     let key = api::idempotency_key(flags.key.as_deref())?;
+    let mut outage = flags.next.outage();
     let made = tokio::select! {
-        made = api.create_job(changes.request(api, id, &flags.revision), &key) => made?,
+        made = api.create_job(changes.request(api, id, &flags.revision), &key, outage.as_mut()) => made?,
         _ = tokio::signal::ctrl_c() => return VerbResult::new(flags.common.format).interrupted(&[id]),
     };
     let job: view::Job = api::parse(api, &made.json)?;
@@ -167,9 +170,10 @@ async fn retry_several(api: &Api, flags: &RetryFlags, ids: &[u64], changes: &Cha
         quiet: flags.next.quiet,
         names_unended: true,
         limit,
+        began_at: Instant::now(),
         // As of a wait for one job.
         exit_when_up: Exit::TimedOut,
-        outage: Some(Outage::default()),
+        outage: Outage::default(),
     };
     ends.wait(api, made.into_iter().map(wait::Subject::Job)).await?;
     result.first_refusal.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
@@ -190,8 +194,9 @@ async fn make_several(
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     for id in ids {
         let key = api::idempotency_key(None)?;
+        let mut outage = flags.next.outage();
         let made = tokio::select! {
-            made = api.create_job(changes.request(api, *id, revision), &key) => made,
+            made = api.create_job(changes.request(api, *id, revision), &key, outage.as_mut()) => made,
             _ = &mut interrupt => {
                 result.note_interrupt(&[*id]);
                 return Ok(());

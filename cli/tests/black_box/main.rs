@@ -24,6 +24,7 @@ mod expiry;
 mod explain;
 mod failures;
 mod faulty_inputs;
+mod first_answers;
 mod followed_jobs;
 mod formats;
 mod frozen;
