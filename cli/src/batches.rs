@@ -4,11 +4,14 @@
 mod list;
 mod made;
 mod results;
+mod resume;
+mod resumed_rest;
 mod retry;
 mod set;
 
 pub(crate) use list::{ListFlags, list};
 pub(crate) use made::{Output, submit};
+pub(crate) use resume::resume;
 
 use std::time::Duration;
 

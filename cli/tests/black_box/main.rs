@@ -59,6 +59,7 @@ mod refusals;
 mod registries;
 mod repeated_batches;
 mod resources;
+mod resumed_batches;
 mod run;
 mod run_on;
 mod running;
