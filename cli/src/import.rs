@@ -43,6 +43,7 @@ use yaml::Yaml;
   longshore import compose docker-compose.yml -o jobs.yaml
   longshore import systemd-timer backup.timer backup.service --runtime process
   longshore import crontab web1.cron --user root --runtime process --worker web1 -o web1.yaml
+  longshore import crontab control.cron --user root --runtime process --replace-ssh -o jobs.yaml
 
 Look at the comments, then check the file with 'longshore validate jobs.yaml'.")]
 pub(crate) struct Flags {
@@ -105,6 +106,9 @@ struct CrontabFlags {
     /// The user whose crontab it is. A plain process of another user than root is written as disabled.
     #[arg(long, value_name = "NAME", value_parser = parse_user, conflicts_with = "system")]
     user: Option<String>,
+    /// Make a command that only calls 'ssh HOST' a job of the worker HOST, without ssh.
+    #[arg(long)]
+    replace_ssh: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -128,7 +132,9 @@ pub(crate) fn import(flags: &Flags) -> anyhow::Result<()> {
         Kind::Crontab(kind) => {
             let host = Host::from(&kind.host);
             let users = if kind.system { Users::Column } else { Users::Owner(kind.user.clone()) };
-            convert("crontab", &kind.host.files, |sources| crontab::import(sources, &host, &users))?;
+            convert("crontab", &kind.host.files, |sources| {
+                crontab::import(sources, &host, &users, kind.replace_ssh)
+            })?;
             if users.are_unknown(&host) {
                 screen::note("all of them are disabled: --user NAME says whose crontab it is");
             }
@@ -172,13 +178,15 @@ fn convert(
         let text = "rules without a time zone are in UTC here, and were in the local time of their machine; --timezone ZONE names it";
         imported.note(Note::Remark(text.to_owned()));
     }
-    let is_unplaced = flags.worker.is_none() && imported.ran_on_a_machine(kind);
+    if let Some(worker) = &flags.worker {
+        let unplaced = imported.drafts.iter_mut().filter(|draft| draft.get("workers").is_none());
+        unplaced.for_each(|draft| draft.set("workers", Yaml::texts([worker])));
+    }
+    let is_unplaced =
+        imported.ran_on_a_machine(kind) && imported.drafts.iter().any(|draft| draft.get("workers").is_none());
     if is_unplaced {
         let text = "commands that ran on one machine run here on any worker; --worker NAME names the worker of that machine";
         imported.note(Note::Remark(text.to_owned()));
-    }
-    if let Some(worker) = &flags.worker {
-        imported.drafts.iter_mut().for_each(|draft| draft.set("workers", Yaml::texts([worker])));
     }
     admit::admit(&mut imported);
     let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
@@ -225,8 +233,8 @@ mod tests {
         let sources = [Source { name: name.to_owned(), path: None, text: text.to_owned() }];
         let host = Host { runtime: Runtime::Docker, image: "busybox".to_owned(), zone: None };
         for imported in [
-            crontab::import(&sources, &host, &Users::Owner(None)),
-            crontab::import(&sources, &host, &Users::Column),
+            crontab::import(&sources, &host, &Users::Owner(None), true),
+            crontab::import(&sources, &host, &Users::Column, false),
             ofelia::import(&sources, "busybox", None),
             compose::import(&sources, None),
             systemd_timer::import(&sources, &host),

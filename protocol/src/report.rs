@@ -107,15 +107,22 @@ pub struct Hello {
 }
 
 impl core::fmt::Debug for Hello {
-    /// Everything but the secret.
+    /// Everything but the secret: logs show it when a worker is refused.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Hello")
+            .field("versions", &self.versions)
+            .field("cluster", &self.cluster)
             .field("name", &self.name)
             .field("incarnation", &self.incarnation)
             .field("process", &self.process)
+            .field("rejoin", &self.rejoin)
+            .field("engine", &self.engine)
+            .field("version", &self.version)
             .field("slots", &self.slots)
             .field("backlog", &self.backlog)
+            .field("labels", &self.labels)
             .field("runtimes", &self.runtimes)
+            .field("resources", &self.resources)
             .finish_non_exhaustive()
     }
 }

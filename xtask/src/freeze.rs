@@ -27,6 +27,10 @@ pub(crate) async fn run(root: &Path, options: &Options) -> anyhow::Result<()> {
     if to.exists() && !version.contains('-') {
         bail!("{} is there already, and a release never changes", to.display());
     }
+    // A draft may be frozen anew, maybe with other files.
+    if to.exists() {
+        std::fs::remove_dir_all(&to).with_context(|| format!("cannot remove {}", to.display()))?;
+    }
     std::fs::create_dir_all(to.join(WORKER)).with_context(|| format!("cannot make {}", to.display()))?;
     let frames = "protocol/tests/golden/frames.json";
     std::fs::copy(root.join(frames), to.join("frames.json"))

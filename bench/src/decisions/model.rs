@@ -173,13 +173,15 @@ impl Model {
         let step = self.scheduler.step(self.now, input);
         self.groups += 1;
         self.scheduler.begin(GroupNo(self.groups));
-        let mut recalled = BTreeMap::new();
+        let mut recalled: BTreeMap<SessionId, Vec<Token>> = BTreeMap::new();
         for effect in step.effects {
             match effect {
                 Effect::Enqueue(session, grants) => {
                     self.held.extend(grants.into_iter().map(|grant| (session, grant.token)));
                 }
-                Effect::Send(session, Order::Recall(tokens)) => drop(recalled.insert(session, tokens)),
+                Effect::Send(session, Order::Recall(tokens)) => {
+                    recalled.entry(session).or_default().extend(tokens);
+                }
                 Effect::Reply(_, Answer::Rejected(rejection)) => bail!("rejected: {rejection:?}"),
                 Effect::Close(session, reason) => bail!("session {session:?} is closed: {reason:?}"),
                 _ => {}

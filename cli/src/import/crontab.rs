@@ -2,6 +2,8 @@
 //!
 //! The form has no library of its own among our dependencies, and is small enough to be read by hand.
 
+mod input;
+mod ssh;
 mod surroundings;
 
 use super::cron::{self, NoRule};
@@ -10,6 +12,8 @@ use super::host::{Host, Runtime};
 use super::names;
 use super::source::{Fault, Faults, Source};
 use super::yaml::Yaml;
+use input::{cut_input, with_input};
+use ssh::{RemoteCommand, Ssh};
 
 /// Says as who the commands of a crontab ran.
 #[derive(Debug)]
@@ -20,11 +24,16 @@ pub(super) enum Users {
     Owner(Option<String>),
 }
 
-/// Reads crontabs.
+/// Reads crontabs. With `replaces_ssh`, a command that only calls ssh becomes a job of the worker that has the name of the host.
 ///
 /// # Errors
 /// A line is none of a crontab.
-pub(super) fn import(sources: &[Source], host: &Host, users: &Users) -> Result<Imported, Faults> {
+pub(super) fn import(
+    sources: &[Source],
+    host: &Host,
+    users: &Users,
+    replaces_ssh: bool,
+) -> Result<Imported, Faults> {
     let mut imported = Imported::default();
     let mut faults = Vec::new();
     for source in sources {
@@ -32,6 +41,7 @@ pub(super) fn import(sources: &[Source], host: &Host, users: &Users) -> Result<I
             source,
             host,
             users,
+            replaces_ssh,
             settings: Settings::default(),
             comments: Vec::new(),
             imported: &mut imported,
@@ -87,6 +97,8 @@ struct Reader<'a> {
     source: &'a Source,
     host: &'a Host,
     users: &'a Users,
+    /// Commands that only call ssh become jobs of the worker with the host's name.
+    replaces_ssh: bool,
     settings: Settings,
     /// Of the lines right above.
     comments: Vec<String>,
@@ -158,7 +170,13 @@ impl Reader<'_> {
 
     fn entry(&self, number: usize, line: &str, comments: &[String]) -> Result<Draft, String> {
         let Entry { rule, user, command } = self.split(line)?;
-        let mut draft = Draft::new(names::of_command(command), self.source, number);
+        let (command, input) = cut_input(command);
+        let remote = self.remote_command(&command);
+        let command = remote.as_ref().map_or(&command, |remote| &remote.command);
+        let program = names::of_command(command);
+        // Crontabs that use ssh have the same command for many machines.
+        let name = remote.as_ref().map_or(program.clone(), |remote| format!("{program}-{}", remote.host));
+        let mut draft = Draft::new(name, self.source, number);
         if !comments.is_empty() {
             draft.set_text("description", comments.join("\n"));
         }
@@ -180,14 +198,11 @@ impl Reader<'_> {
         draft.set_text("catch_up", "none");
         // A delay that is too long for a number of milliseconds is as well too long for a jitter, which the draft says.
         draft.jitter(self.settings.delay_minutes.unwrap_or(0).saturating_mul(60_000));
-        self.add_command(command, &mut draft);
-        surroundings::note(command, &self.settings.environment, self.host.runtime, &mut draft);
-        for (name, value) in &self.settings.environment {
-            if name == "HOME" {
-                draft.set_text("working_dir", value);
-            }
-            draft.insert("environment", name, Yaml::text(value));
+        match &remote {
+            Some(remote) => self.add_remote_command(remote, &input, &mut draft),
+            None => self.add_command(command, &input, &mut draft),
         }
+        let user = remote.as_ref().and_then(|remote| remote.user.as_deref()).or(user);
         match (user, self.users) {
             (Some(user), _) => self.host.add_user(user, &mut draft),
             (None, Users::Owner(Some(owner))) => self.host.add_user(owner, &mut draft),
@@ -197,14 +212,49 @@ impl Reader<'_> {
         Ok(draft)
     }
 
-    fn add_command(&self, command: &str, draft: &mut Draft) {
+    /// The command of another machine, if it is to become one of that machine's worker.
+    fn remote_command(&self, command: &str) -> Option<RemoteCommand> {
+        match ssh::read(command) {
+            Ssh::Only(remote) if self.replaces_ssh => Some(remote),
+            Ssh::Only(_) | Ssh::Kept(_) | Ssh::Unused => None,
+        }
+    }
+
+    fn add_command(&self, command: &str, input: &[String], draft: &mut Draft) {
+        match ssh::read(command) {
+            Ssh::Only(remote) => draft.remark(format!(
+                "it runs on {host} by ssh; with --replace-ssh it becomes a job of the worker {host}",
+                host = remote.host
+            )),
+            Ssh::Kept(why) if self.replaces_ssh => draft.remark(format!("ssh is kept: {why}")),
+            Ssh::Kept(_) | Ssh::Unused => {}
+        }
         let shell = self.settings.shell.as_deref().unwrap_or("sh");
         let is_other = !["sh", "/bin/sh"].contains(&shell);
         if is_other && self.host.runtime == Runtime::Docker {
             draft.remark(format!("the image must have {shell}, which SHELL asks for"));
         }
         let shell = if is_other { shell } else { "sh" };
-        draft.set("command", Yaml::texts([shell, "-c", &with_input(command)]));
+        draft.set("command", Yaml::texts([shell, "-c", &with_input(command, input)]));
+        surroundings::note(command, &self.settings.environment, self.host.runtime, draft);
+        for (name, value) in &self.settings.environment {
+            if name == "HOME" {
+                draft.set_text("working_dir", value);
+            }
+            draft.insert("environment", name, Yaml::text(value));
+        }
+    }
+
+    /// Without the variables of the crontab and its shell: ssh passes neither on.
+    fn add_remote_command(&self, remote: &RemoteCommand, input: &[String], draft: &mut Draft) {
+        draft.set("workers", Yaml::texts([&remote.host]));
+        if let Some(redirections) = &remote.redirections {
+            draft.remark(format!(
+                "{redirections}: output is kept with its job and goes nowhere on the old machine"
+            ));
+        }
+        draft.set("command", Yaml::texts(["sh", "-c", &with_input(&remote.command, input)]));
+        surroundings::note(&remote.command, &[], self.host.runtime, draft);
     }
 
     /// Cuts a line into its parts.
@@ -280,30 +330,6 @@ fn unquoted(text: &str) -> &str {
     inner.unwrap_or(text)
 }
 
-/// The command as the shell gets it: after the first `%` comes its input, in which every other `%` ends a line.
-fn with_input(command: &str) -> String {
-    let mut parts = vec![String::new()];
-    let mut chars = command.chars().peekable();
-    while let Some(c) = chars.next() {
-        let last = parts.last_mut();
-        match (c, chars.peek(), last) {
-            ('\\', Some('%'), Some(last)) => {
-                chars.next();
-                last.push('%');
-            }
-            ('%', ..) => parts.push(String::new()),
-            (c, _, Some(last)) => last.push(c),
-            (_, _, None) => {}
-        }
-    }
-    let command = parts.remove(0).trim_end().to_owned();
-    if parts.is_empty() {
-        return command;
-    }
-    let lines: Vec<String> = parts.iter().map(|line| format!("'{}'", line.replace('\'', r"'\''"))).collect();
-    format!("printf '%s\\n' {} | {{\n{command}\n}}", lines.join(" "))
-}
-
 /// True if the comment names the fields, as in the crontab that cron offers at first.
 fn is_legend(comment: &str) -> bool {
     let words: Vec<String> = comment.split_whitespace().map(str::to_lowercase).collect();
@@ -328,16 +354,6 @@ fn needs_both_days(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_comes_after_a_percent_sign_is_input() {
-        for (command, expected) in [
-            ("date +\\%F", "date +%F"),
-            ("mail -s hi x%Dear x%%it's", "printf '%s\\n' 'Dear x' '' 'it'\\''s' | {\nmail -s hi x\n}"),
-        ] {
-            assert_eq!(with_input(command), expected);
-        }
-    }
 
     #[test]
     fn variables_may_have_quotes_and_blanks() {

@@ -99,6 +99,10 @@ fn check(scheduler: &Scheduler, new: &NewJob) -> Result<KeyCheck, Rejection> {
     };
     match (scheduler.unique.holder(&id).filter(is_taken), rule.on_duplicate) {
         (Some(holder), OnDuplicate::Return) => Ok(KeyCheck::Taken(holder.job)),
+        // The holder is newer than the job that a retry repeats: an old version must not replace a new one.
+        (Some(holder), OnDuplicate::Replace) if new.retry_of.is_some() => {
+            Err(Rejection::Duplicate { job: Some(holder.job) })
+        }
         (Some(holder), OnDuplicate::Reject) => Err(Rejection::Duplicate { job: Some(holder.job) }),
         (_, on_duplicate) => Ok(KeyCheck::Free(id, on_duplicate)),
     }

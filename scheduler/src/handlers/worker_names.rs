@@ -36,9 +36,17 @@ pub(crate) fn check_name(
         return Ok(());
     };
     let id = owner.row.worker;
-    let text = format!(
-        "the name {:?} belongs to worker {id}, which is alive ({}): choose another with --name",
-        hello.name, owner.info.address
-    );
+    let (name, address) = (&hello.name, &owner.info.address);
+    let text = match owner.link.session() {
+        Some(_) => {
+            format!(
+                "the name {name:?} belongs to worker {id}, which is alive ({address}): choose another with --name"
+            )
+        }
+        None => format!(
+            "the name {name:?} belongs to worker {id}, which may be alive ({address}): it is free when the lease of that worker has ended, \
+             or choose another with --name"
+        ),
+    };
     Err(refused("name_taken", text))
 }

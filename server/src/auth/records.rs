@@ -94,7 +94,7 @@ pub enum ChangeError {
     #[error("the store did not take the change")]
     Store(#[source] CommitError),
     /// The server is being shut down.
-    #[error("the server is leaving")]
+    #[error("the server is shutting down")]
     Closed,
 }
 
@@ -234,7 +234,10 @@ impl AccessRecords {
         match self.change(AccessChange::Audit(rows.clone(), limits)).await {
             Ok(()) => {}
             Err(ChangeError::Closed) => {
-                tracing::error!(rows = rows.len(), "the server is leaving: rows of the audit log are lost");
+                tracing::error!(
+                    rows = rows.len(),
+                    "the server is shutting down: rows of the audit log are lost"
+                );
             }
             Err(error) => {
                 tracing::warn!(%error, rows = rows.len(), "rows of the audit log wait for the store");

@@ -308,9 +308,24 @@ fn abort_process(error: &CommitError) -> ! {
 
 #[cfg(test)]
 impl RecordWriter {
-    /// A handle of a store that answers nothing while the other part lives, as one whose disk stalls.
-    pub fn stalled() -> (Self, impl Sized) {
-        let (tasks, unread) = channel();
-        (Self { tasks, epoch: Epoch(0) }, unread)
+    /// A handle of a store that stalls: it takes changes only when the other part says so.
+    pub fn stalled() -> (Self, StalledStore) {
+        let (tasks, inbox) = channel();
+        (Self { tasks, epoch: Epoch(0) }, StalledStore(inbox))
+    }
+}
+
+/// The changes that wait for a store that stalls.
+#[cfg(test)]
+pub struct StalledStore(Receiver<WriterTask>);
+
+#[cfg(test)]
+impl StalledStore {
+    /// Makes the next waiting change, if there is one.
+    pub fn take_one(&self) -> Option<RecordChange> {
+        let WriterTask::ChangeRecord(_, change, reply) = self.0.try_recv().ok()? else { return None };
+        // The requester may have gone.
+        let _ = reply.send(Ok(()));
+        Some(change)
     }
 }

@@ -166,9 +166,9 @@ impl AppState {
     /// `draining`.
     pub(crate) fn check_not_draining(&self) -> Result<(), Problem> {
         match self.services.shutdown.is_cancelled() {
-            true => {
-                Err(Problem::new(Code::Draining, "the server is leaving").hint(DRAINING_HINT).retry_after(5))
-            }
+            true => Err(Problem::new(Code::Draining, "the server is shutting down")
+                .hint(DRAINING_HINT)
+                .retry_after(5)),
             false => Ok(()),
         }
     }

@@ -65,7 +65,7 @@ fn label_of(row: &BatchRow) -> String {
     }
 }
 
-/// One line for people about the end of a batch: `report: batch 12 "import" of 1000 jobs failed: 990 succeeded, 10 failed, after 14m 3s`. The
+/// One line for people about the end of a batch: `report: batch 12 "import" (1000 jobs) failed: 990 succeeded, 10 failed, after 14m 3s`. The
 /// counts are left out if the batch is no longer kept.
 pub(super) fn text(message: &NotificationRow, batch: Option<&BatchRow>) -> String {
     let definition = &message.definition;
@@ -103,7 +103,7 @@ fn outcome(row: &BatchRow, end: &str) -> String {
     let by_end: Vec<String> = by_end.map(|(count, end)| format!("{count} {end}")).collect();
     let noun = if row.count == 1 { "job" } else { "jobs" };
     let took = row.ended_at.map(|ended| format!(", after {}", span(ended.since(row.created_at))));
-    format!("of {} {noun} {end}: {}{}", row.count, by_end.join(", "), took.unwrap_or_default())
+    format!("({} {noun}) {end}: {}{}", row.count, by_end.join(", "), took.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ pub(super) mod tests {
     fn the_end_of_a_batch_is_told_with_its_counts_and_its_time() {
         let ended = NotificationRow { batch: Some(JobId(10)), ..row(Occasion::BatchFailed) };
         let facts = BatchFacts { row: batch(), index: None };
-        let line = "report: batch 10 \"import\" of 1000 jobs failed: 990 succeeded, 10 failed, after 14m 3s";
+        let line = "report: batch 10 \"import\" (1000 jobs) failed: 990 succeeded, 10 failed, after 14m 3s";
         assert_eq!(message(&ended, Some(&facts)).text(), line);
         let counts =
             BatchCounts { succeeded: 1, cancelled: 3, lost: 2, expired: 1, ..BatchCounts::default() };
@@ -185,7 +185,7 @@ pub(super) mod tests {
         let facts = BatchFacts { row: other, index: None };
         let ends = "1 succeeded, 1 expired, 2 lost, 1 cancelled, 2 skipped, after 14m 3s";
         let message = message(&ended, Some(&facts));
-        assert_eq!(message.text(), format!("report: batch 10 of 7 jobs failed: {ends}"));
+        assert_eq!(message.text(), format!("report: batch 10 (7 jobs) failed: {ends}"));
         let chat: Value = serde_json::from_str(&message.chat_body(ChatFormat::Slack)).expect("JSON");
         let text = chat["text"].as_str().expect("a text");
         let details = "max_failures 3 was reached, a retry of batch 3, owner finance";

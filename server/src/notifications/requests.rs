@@ -47,7 +47,7 @@ pub enum SendRefusal {
     #[error("too many messages are being sent on request")]
     TooMany,
     /// The server leaves.
-    #[error("the server is leaving")]
+    #[error("the server is shutting down")]
     Leaving,
     /// The message cannot be read.
     #[error(transparent)]

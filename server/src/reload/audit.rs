@@ -99,7 +99,7 @@ impl Reloader {
         let (status, problem, detail) = match result {
             Ok(deployed) => {
                 let effect = format!("{}; the client left before the end", deployed.in_words());
-                (200, None, origin.and_reason(effect))
+                (200, None, origin.after_reason(effect))
             }
             Err(DeployError::ClientLeft) => return,
             Err(error) => {

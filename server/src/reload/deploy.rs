@@ -128,7 +128,7 @@ impl Reloader {
         let task = async move {
             let result = reloader.deploy_in_turn(deploy, &client_left).await;
             if let Ok(deployed) = &result {
-                note.serve(async { note::detail(origin.and_reason(deployed.in_words())) }).await;
+                note.serve(async { note::detail(origin.after_reason(deployed.in_words())) }).await;
             }
             // The row of its request was written when the client left.
             if client_left.is_cancelled() {

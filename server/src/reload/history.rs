@@ -65,7 +65,7 @@ impl LoadOrigin {
     }
 
     /// The reason and the effect, for the audit log. The reason comes first, since a long text is cut.
-    pub(crate) fn and_reason(&self, effect: String) -> String {
+    pub(crate) fn after_reason(&self, effect: String) -> String {
         match &self.reason {
             Some(reason) => format!("reason: {reason}; {effect}"),
             None => effect,
@@ -83,7 +83,7 @@ pub enum HistoryError {
     #[error("the store takes nothing now")]
     Busy,
     /// The server is being shut down.
-    #[error("the server is leaving")]
+    #[error("the server is shutting down")]
     Closed,
 }
 
@@ -104,6 +104,9 @@ impl fmt::Debug for DefinitionHistory {
         f.debug_struct("DefinitionHistory").finish_non_exhaustive()
     }
 }
+
+/// The right to write, so that rows are written in their order.
+type WriteTurn<'h> = tokio::sync::MutexGuard<'h, ()>;
 
 /// A change that waits for the store.
 struct Waiting {
@@ -206,10 +209,12 @@ impl DefinitionHistory {
         let history = self.clone();
         // A task of its own: the store may take the intent after the deploy has given up.
         tokio::spawn(async move {
-            let stored = history.store_intent(intent).await;
+            // Held until the end: between the intent and its withdrawal, no other deploy stores its own, which the withdrawal would delete.
+            let turn = history.turn.lock().await;
+            let stored = history.store_intent(intent, &turn).await;
             let may_be_stored = !matches!(stored, Err(HistoryError::Busy));
             if reply.send(stored).is_err() && may_be_stored {
-                history.cancel_deploy().await;
+                history.withdraw_intent(&turn).await;
             }
         });
         if let Ok(stored) = timeout(STORE_TIMEOUT, &mut begun).await {
@@ -220,18 +225,21 @@ impl DefinitionHistory {
         begun.try_recv().unwrap_or(Err(HistoryError::Busy))
     }
 
-    async fn store_intent(&self, intent: DeployIntent) -> Result<(), HistoryError> {
+    async fn store_intent(&self, intent: DeployIntent, turn: &WriteTurn<'_>) -> Result<(), HistoryError> {
         // A row that is written after the intent would end it.
-        if !self.write_waiting().await {
+        if !self.write_all(turn).await {
             return Err(HistoryError::Busy);
         }
-        let _turn = self.turn.lock().await;
         self.change(DefinitionChange::Deploying(intent)).await
     }
 
     /// Takes back the intent of a deploy that has replaced nothing. If that fails, the next row does so.
     pub(super) async fn cancel_deploy(&self) {
-        let _turn = self.turn.lock().await;
+        let turn = self.turn.lock().await;
+        self.withdraw_intent(&turn).await;
+    }
+
+    async fn withdraw_intent(&self, _turn: &WriteTurn<'_>) {
         if let Err(error) = self.change(DefinitionChange::NotDeployed).await {
             tracing::warn!(%error, "the store still has the intent of a deploy that was refused");
         }
@@ -284,7 +292,11 @@ impl DefinitionHistory {
 
     /// Writes the rows that wait. Returns false if some still do.
     pub async fn write_waiting(&self) -> bool {
-        let _turn = self.turn.lock().await;
+        let turn = self.turn.lock().await;
+        self.write_all(&turn).await
+    }
+
+    async fn write_all(&self, _turn: &WriteTurn<'_>) -> bool {
         loop {
             let Some(change) = self.waiting().front().map(|first| first.change.clone()) else { return true };
             let result = self.change(change).await;

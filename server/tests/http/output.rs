@@ -295,7 +295,7 @@ async fn a_shutdown_ends_followed_output() {
     following.until("two\n").await;
     server.shutdown.cancel();
     following.until_closed().await;
-    assert!(following.seen.contains("longshore: the server is leaving"), "{}", following.seen);
+    assert!(following.seen.contains("longshore: the server is shutting down"), "{}", following.seen);
     within(server.served).await.unwrap();
 }
 

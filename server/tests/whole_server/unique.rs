@@ -87,16 +87,23 @@ async fn a_refused_duplicate_names_the_job_that_has_the_key() {
 }
 
 #[tokio::test]
-async fn a_job_that_waits_is_replaced_and_retried_under_its_key() {
+async fn a_job_that_waits_is_replaced_and_its_retry_does_not_replace_the_newer_one() {
     let home = tempfile::tempdir().expect("a place");
     let server = start(home.path()).await;
     assert_made(&submit(&server, "newest", json!({})).await, 1);
     assert_made(&submit(&server, "newest", json!({})).await, 2);
     let (_, first) = server.get("/api/jobs/1").await;
     assert_eq!(first["reason"], "cancelled by job 2, which replaces it", "{first}");
-    assert_made(&server.ask("POST", "/api/jobs/1/retry", "").await, 3);
+    let (head, problem) = server.ask("POST", "/api/jobs/1/retry", "").await;
+    assert!(head.starts_with("http/1.1 409"), "{head}");
+    assert_eq!((&problem["code"], &problem["job"]), (&json!("duplicate_job"), &json!(2)), "{problem}");
+    let (head, result) = server.ask("POST", "/api/jobs/retry?name=newest&state=cancelled", "").await;
+    assert!(head.starts_with("http/1.1 200"), "{head} {result}");
+    assert_eq!((&result["matched"], &result["refused"]), (&json!(1), &json!(1)), "{result}");
     let (_, second) = server.get("/api/jobs/2").await;
-    assert_eq!(second["state"], "cancelled", "{second}");
+    assert_eq!(second["state"], "queued", "{second}");
+    server.ask("POST", "/api/jobs/2/cancel", "").await;
+    assert_made(&server.ask("POST", "/api/jobs/1/retry", "").await, 3);
     server.stop().await;
 }
 

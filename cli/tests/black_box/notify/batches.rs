@@ -51,7 +51,7 @@ async fn a_batch_with_failed_members_sends_one_message_at_its_end() {
     assert_eq!((&counts["succeeded"], &counts["failed"]), (&json!(1), &json!(2)), "{data}");
     assert!(data["job"].is_null(), "{data}");
     let text = of("/slack").json()["text"].as_str().unwrap().to_owned();
-    let fact = format!("nightly: batch {batch} \"import\" of 3 jobs failed: 1 succeeded, 2 failed, after ");
+    let fact = format!("nightly: batch {batch} \"import\" (3 jobs) failed: 1 succeeded, 2 failed, after ");
     assert!(text.starts_with(&fact), "{text}");
     assert!(text.ends_with(&format!("<https://jobs.example/batches/{batch}>")), "{text}");
 
@@ -87,7 +87,7 @@ async fn a_batch_whose_members_were_cancelled_sends_one_message_if_none_failed()
     assert_eq!((&of_batch["id"], &of_batch["state"]), (&json!(batch), &json!("cancelled")), "{message}");
     assert_eq!(of_batch["counts"]["cancelled"], 2, "{message}");
     let text = message["data"]["text"].as_str().unwrap().to_owned();
-    let fact = format!("nightly: batch {batch} \"import\" of 2 jobs was cancelled: 2 cancelled, after ");
+    let fact = format!("nightly: batch {batch} \"import\" (2 jobs) was cancelled: 2 cancelled, after ");
     assert!(text.starts_with(&fact), "{text}");
 
     // One that failed says so, whatever else was cancelled.

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use protocol::report::{OutputLengths, Phase, ReleaseCause, Stream};
 use protocol::{Token, Uptime, Usage};
+use rustix::process::Signal;
 use tokio::sync::{Notify, OnceCell, watch};
 use tokio::time::{Instant, sleep};
 use worker::input::{Exit, RuntimeEvent, StartFailure};
@@ -152,9 +153,22 @@ impl Attempt {
             }
         };
         // An adopted container may have started long ago, and no event reports that again.
-        tokio::select! {
-            () = written => {}
-            () = self.poll_for_start(docker) => {}
+        let hanging = async {
+            self.poll_for_start(docker).await;
+            // A CLI whose process is unknown cannot be killed, so it may still make the container.
+            match watcher {
+                Some(cli) => cli,
+                None => std::future::pending().await,
+            }
+        };
+        let hanging = tokio::select! {
+            () = written => None,
+            cli = hanging => Some(cli),
+        };
+        if let Some(cli) = hanging {
+            process_id::signal_group(cli, Signal::KILL);
+            let end = self.end_of_hanging_cli(docker).await;
+            return self.report_end(docker, end).await;
         }
         let cli_exit = if has_cli { CliExit::Observed } else { CliExit::Unknown };
         let end = match self.determine_end(docker, cli_exit).await {
@@ -272,6 +286,7 @@ impl Attempt {
             RunError::Call(error) => unavailable(&error),
             error @ RunError::CommandLine(_) => wrong_definition(error_chain(&error)),
         })?;
+        let Some(code) = code else { return Err(self.end_of_hanging_cli(docker).await) };
         let cli_exit = self.cli_exit(code, before).await;
         let why = match self.determine_end(docker, cli_exit).await {
             Conclusion::NameTaken(why) => return Ok(NotRun::NameTaken(why)),
@@ -288,8 +303,12 @@ impl Attempt {
         Ok(NotRun::Other(why))
     }
 
-    /// Runs the CLI and returns its exit code; `None` if it was killed.
-    async fn run_cli(&self, docker: &Arc<DockerState>, line: &CommandLine) -> Result<Option<i32>, RunError> {
+    /// Runs the CLI and returns its exit code, which is absent if a signal has ended it. `None` if it hung and was killed.
+    async fn run_cli(
+        &self,
+        docker: &Arc<DockerState>,
+        line: &CommandLine,
+    ) -> Result<Option<Option<i32>>, RunError> {
         let dir = self.dir.clone();
         let outputs = try_blocking(move || Ok((dir.claim_output()?, dir.output(Stream::Stderr)?))).await;
         let (stdout, stderr) = outputs.map_err(CallError::Unreachable)?;
@@ -303,13 +322,13 @@ impl Attempt {
             let dir = self.dir.clone();
             super::run_blocking(move || dir.record_watcher(pid)).await;
         }
-        let code = loop {
-            tokio::select! {
-                status = child.wait() => break status.ok().and_then(|it| it.code()),
-                // Events report a start at once; without them it is found by polling.
-                () = self.poll_for_start(docker) => {}
-            }
+        let code = tokio::select! {
+            status = child.wait() => Some(status.ok().and_then(|it| it.code())),
+            () = self.poll_for_start(docker) => None,
         };
+        if let (None, Some(pid)) = (code, child.id()) {
+            process_id::signal_group_of_child(pid, Signal::KILL);
+        }
         self.watcher().take();
         Ok(code)
     }

@@ -160,7 +160,11 @@ pub(super) const JOB: &[Key] = &[
         Shape::Choice(|| names(&time::CATCH_UPS)),
         "Which slots make jobs that passed while the server was away; latest if absent.",
     ),
-    key("catch_up_window", Shape::Duration, "How long ago a slot may be and be caught up; 1d if absent."),
+    key(
+        "catch_up_window",
+        Shape::Duration,
+        "How long ago a slot may have been due, its jitter included, and be caught up; 1d if absent.",
+    ),
     key(
         "catch_up_limit",
         Shape::Integer(time::CATCH_UP_LIMITS),

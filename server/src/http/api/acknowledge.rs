@@ -94,6 +94,8 @@ pub(crate) async fn write(state: &AppState, change: AcknowledgementChange) -> Re
         Some(Ok(())) => Ok(()),
         Some(Err(cause @ CommitError::Refused(_))) => Err(Problem::internal(cause)),
         Some(Err(cause)) => Err(Problem::unreadable(cause)),
-        None => Err(Problem::new(Code::Draining, "the server is leaving").hint(DRAINING_HINT).retry_after(5)),
+        None => Err(Problem::new(Code::Draining, "the server is shutting down")
+            .hint(DRAINING_HINT)
+            .retry_after(5)),
     }
 }

@@ -161,7 +161,7 @@ impl Export {
     /// One that breaks the connection.
     async fn read_on(&mut self) -> Result<String, io::Error> {
         let cause = match self.state.services.shutdown.is_cancelled() {
-            true => "the server is leaving",
+            true => "the server is shutting down",
             false => match self.read().await {
                 Ok(text) => return Ok(text),
                 Err(problem) => problem.code().name(),

@@ -40,7 +40,7 @@ pub(crate) async fn reload(
     let origin = LoadOrigin::of_request(LoadCause::Reload, reason);
     let reloaded = state.services.reloader.reload(expected, &origin).await?;
     if let Some(changes) = reloaded.changes() {
-        note::detail(origin.and_reason(changes));
+        note::detail(origin.after_reason(changes));
     }
     let Reloaded { definitions, revision, added, changed, removed, policy_changed, warnings } = reloaded;
     let revision = revision.to_string();

@@ -140,7 +140,7 @@ codes! {
     Internal "internal" 500 "the server made a mistake";
     RefusedByStore "refused_by_store" 500 "the server has failed over this request before";
     Busy "busy" 503 "the server has too much to do";
-    Draining "draining" 503 "the server is leaving";
+    Draining "draining" 503 "the server is shutting down";
     NoWorker "no_worker" 503 "no connected worker could run the job";
     StoreUnavailable "store_unavailable" 503 "the store cannot be read";
     StorageLow "storage_low" 507 "the server's disk is nearly full";

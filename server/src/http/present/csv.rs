@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::shapes::ListedJob;
 
-/// The names of the columns, in their order. New columns are appended to [`LATER_HEADING`], so that programs may count.
+/// The names of the columns, in their order. A new column stands behind all others, in a
+/// further part, so that programs may count.
 const HEADING: &str = "id,name,state,outcome,exit_code,reason,created_at,started_at,ended_at,ran_ms,attempt_count,worker_id,\
                        worker,priority,schedule,scheduled_at,batch,retry_of,revision,labels";
 

@@ -74,6 +74,42 @@ async fn a_stalled_store_holds_up_no_load_and_refuses_a_deploy_in_time() {
     assert_eq!(warnings, [NOT_IN_HISTORY]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deploy_that_gave_up_does_not_take_back_the_intent_of_the_next_one() {
+    let (_store, archive) = sqlite::temporary();
+    let (writer, store) = RecordWriter::stalled();
+    let history = Arc::new(DefinitionHistory::new(archive, writer));
+    let (old, new) = (definitions(OLD), definitions(NEW));
+    let origin = LoadOrigin::without_request(LoadCause::Deploy);
+    // The first deploy waits for this row.
+    drop(history.record_load(&origin, old.revision(), &Reloaded::between(&old, &new), &new));
+    let refused = history.begin_deploy(&origin, old.revision()).await;
+    assert!(matches!(refused, Err(HistoryError::Busy)), "{refused:?}");
+    let mut taken = Vec::new();
+    let second = history.begin_deploy(&origin, new.revision());
+    let store_recovers = async {
+        loop {
+            taken.extend(store.take_one());
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        begun = second => begun.expect("the store takes it"),
+        () = store_recovers => {}
+    }
+    while let Some(change) = {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        store.take_one()
+    } {
+        taken.push(change);
+    }
+    let expected = new.revision().to_string();
+    assert!(
+        matches!(taken.last(), Some(RecordChange::Definitions(DefinitionChange::Deploying(intent))) if intent.after == expected),
+        "{taken:?}"
+    );
+}
+
 #[tokio::test]
 async fn memory_is_bounded() {
     let (_store, archive) = sqlite::temporary();
@@ -91,5 +127,5 @@ async fn memory_is_bounded() {
 fn a_reason_comes_before_the_effect_in_the_audit_log() {
     let origin =
         LoadOrigin { reason: Some(Arc::from("commit 1")), ..LoadOrigin::without_request(LoadCause::Reload) };
-    assert_eq!(origin.and_reason("added a".to_owned()), "reason: commit 1; added a");
+    assert_eq!(origin.after_reason("added a".to_owned()), "reason: commit 1; added a");
 }

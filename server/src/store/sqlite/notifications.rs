@@ -1,5 +1,7 @@
 //! Notifications: written in the transaction of their occasion. `deliveries` has the changes by their delivery.
 
+mod of_batches;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -7,7 +9,6 @@ use protocol::{JobId, Timestamp};
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use scheduler::expectations::ExpectationRow;
-use scheduler::job::State;
 use scheduler::step::Change;
 
 use super::archive::SqliteArchive;
@@ -16,17 +17,11 @@ use crate::notifications::occasion::Occasion;
 use crate::notifications::target_key::{TargetKey, TargetKind};
 use crate::store::{
     Group, NotificationArchive, NotificationFilter, NotificationId, NotificationRow, NotificationState,
-    NotifyRule, NotifyRules, ReadError, UnsentGroup,
+    NotifyRules, ReadError, UnsentGroup,
 };
 
 /// Delivered and failed notifications that are kept: a month of one each five minutes.
 const ENDED_ROWS_MAX: i64 = 10_000;
-
-/// Messages about ends of batches that wait for one target. Further ends are counted in the last one that was not tried.
-const WAITING_OF_BATCHES_MAX: i64 = 100;
-
-/// Beyond that a new message gathers ends for so long before it is tried, so that a target that is away gets one more of them an hour.
-const GATHERED_MS: i64 = 3_600 * 1_000;
 
 /// Failing targets that are listed: more than a person reads.
 const FAILING_TARGETS_MAX: i64 = 500;
@@ -55,7 +50,7 @@ pub(super) fn write_ends(connection: &Connection, group: &Group) -> rusqlite::Re
             Change::AttemptClosed { job, .. } if freed.contains(job) => continue,
             Change::AttemptClosed { job, state, closed, .. } => (*job, *state, closed.ended_at),
             Change::BatchEnded { first, state, at, .. } => {
-                write_batch_end(connection, &group.notify, *first, *state, *at)?;
+                of_batches::write_end(connection, &group.notify, *first, *state, *at)?;
                 continue;
             }
             Change::Expectation(row) => {
@@ -201,52 +196,6 @@ fn write(
                 job.map(|job| job.0.cast_signed()),
                 opens_at,
             ])?;
-        prune(connection)?;
-    }
-    Ok(())
-}
-
-/// Writes the messages about the end of a batch, to the targets of the definition of its first member: that row is kept while the batch lives.
-/// Each end has a message of its own, whatever the period, until too many of them wait.
-fn write_batch_end(
-    connection: &Connection,
-    rules: &NotifyRules,
-    first: JobId,
-    state: State,
-    at: Timestamp,
-) -> rusqlite::Result<()> {
-    let Some(occasion) = Occasion::of_batch(state) else { return Ok(()) };
-    let Some(definition) = definition_of(connection, first)? else { return Ok(()) };
-    let (batch, occasion_name) = (first.0.cast_signed(), occasion.name());
-    for rule in
-        rules.0.get(definition.as_str()).into_iter().flatten().filter(|rule| rule.on.contains(occasion))
-    {
-        let NotifyRule { target, kind, host, .. } = rule;
-        // A message that was tried may be on its way, so its count is final.
-        let (waiting, untried): (i64, Option<i64>) = connection
-            .prepare_cached(
-                "SELECT count(*), max(id) FILTER (WHERE tries = 0)
-                 FROM notifications INDEXED BY notifications_waiting_of_batches
-                 WHERE definition = ?1 AND target = ?2 AND occasion = ?3 AND state = 'waiting' AND batch IS NOT NULL",
-            )?
-            .query_row(params![definition, target.0, occasion_name], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let are_many = waiting >= WAITING_OF_BATCHES_MAX;
-        if let Some(untried) = untried.filter(|_| are_many) {
-            connection
-                .prepare_cached(
-                    "UPDATE notifications SET count = count + 1, last_at = ?2, batch = ?3 WHERE id = ?1",
-                )?
-                .execute(params![untried, at.0, batch])?;
-            continue;
-        }
-        let opens_at = if are_many { at.0.saturating_add(GATHERED_MS) } else { at.0 };
-        connection
-            .prepare_cached(
-                "INSERT INTO notifications (message, definition, target, kind, host, occasion, count, first_at, last_at,
-                     batch, state, opens_at, due_at, tries)
-                 VALUES (lower(hex(randomblob(16))), ?1, ?2, ?3, ?4, ?5, 1, ?6, ?6, ?7, 'waiting', ?8, ?8, 0)",
-            )?
-            .execute(params![definition, target.0, kind.name(), host, occasion_name, at.0, batch, opens_at])?;
         prune(connection)?;
     }
     Ok(())

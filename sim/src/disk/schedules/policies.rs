@@ -86,7 +86,7 @@ impl Policies {
                 CatchUpMode::Latest => is_newest,
                 CatchUpMode::All => caught_up.1 <= policy.limit,
             };
-            is_chosen && row.from >= row.at - policy.window
+            is_chosen && rule.due_at(row.from) >= row.at - policy.window
         };
         if known.iter().any(|(_, policy)| obeys(policy)) {
             return Ok(());

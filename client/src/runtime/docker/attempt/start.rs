@@ -1,12 +1,15 @@
 //! The start of an attempt's container: reported once, by the first task that sees it, and before anything that follows from it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::Uptime;
-use tokio::time::sleep;
-use worker::input::RuntimeEvent;
+use tokio::time::{Instant, sleep};
+use worker::input::{RuntimeEvent, StartFailure};
 
 use super::Attempt;
+use super::conclude::{CliExit, Conclusion};
+use super::outcome::{AttemptOutcome, not_started};
 use crate::logs::OutputFollower;
 use crate::runtime::blocking::run_blocking;
 use crate::runtime::docker::DockerState;
@@ -86,21 +89,48 @@ impl Attempt {
         self.started.get().map(String::as_str).filter(|id| !id.is_empty())
     }
 
-    /// Polls for the start for ever. Events report it faster, but need not come.
+    /// Polls for the start. Events report it faster, but need not come. Returns if the CLI hangs: if the engine has answered for
+    /// [`Config::unmade_max`](crate::runtime::docker::Config::unmade_max), without a break, that there is no container.
     ///
     /// # Cancel safety
     /// A cancelled poll has no effect.
     pub(super) async fn poll_for_start(&self, docker: &DockerState) {
+        let mut unmade_since = None;
         while self.started.get().is_none() {
             sleep(START_POLL_INTERVAL).await;
             docker.engine.health.wait_until_up().await;
-            let Ok(found) = docker.engine.inspect(&[&self.name]).await else { continue };
+            let found = docker.engine.inspect(&[&self.name]).await;
+            if !found.as_ref().is_ok_and(Vec::is_empty) {
+                unmade_since = None;
+            } else if unmade_since.get_or_insert_with(Instant::now).elapsed() >= docker.config.unmade_max {
+                return;
+            }
+            let Ok(found) = found else { continue };
             if let Some(container) = found.first().filter(|it| it.started().is_some() && self.owns(it)) {
                 let at = self.start_of(docker, container).await;
                 self.report_start(docker, &container.id, at).await;
             }
         }
         std::future::pending().await
+    }
+}
+
+impl Attempt {
+    /// The end of an attempt whose CLI hung and is killed. It may have made its container at the last moment, so the engine is asked once more.
+    pub(super) async fn end_of_hanging_cli(&self, docker: &Arc<DockerState>) -> AttemptOutcome {
+        self.watcher().take();
+        let limit = docker.config.unmade_max;
+        tracing::warn!(attempt = %self.token(), ?limit, "docker run hangs: it is killed, and its job is tried again");
+        match self.determine_end(docker, CliExit::Unknown).await {
+            Conclusion::Ended(end) => end,
+            Conclusion::NeverStarted(_) | Conclusion::NameTaken(_) | Conclusion::Retry(_) => {
+                let why = format!(
+                    "docker run hung: it made no container within {} s, although the engine answered",
+                    limit.as_secs()
+                );
+                not_started(StartFailure::Host, why)
+            }
+        }
     }
 }
 
@@ -111,7 +141,6 @@ const START_POLL_INTERVAL: Duration = Duration::from_secs(2);
 mod tests {
     use std::fs::{self, OpenOptions};
     use std::path::Path;
-    use std::sync::Arc;
 
     use protocol::report::OutputLengths;
     use protocol::{ClusterId, ContainerSpec, Revision, Token, WorkerId};

@@ -300,7 +300,7 @@ fn plain(reader: Reader, mut plain: PlainText, notes: Notes, notice: Option<Stri
                 Ok(Item::Retried(retried)) if annotated => plain.line(&retried.text),
                 Ok(Item::Ended(row)) if annotated => plain.line(&ending::last_line(&row)),
                 Ok(Item::ShuttingDown) if annotated => {
-                    plain.line("longshore: the server is leaving; the job is not affected")
+                    plain.line("longshore: the server is shutting down; the job is not affected")
                 }
                 Ok(Item::Attempt { number, heading, .. }) if notes == Notes::Headings => {
                     plain.start_attempt();

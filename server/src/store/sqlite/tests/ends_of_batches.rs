@@ -38,7 +38,10 @@ impl Stage {
             period_ms: 300_000,
         };
         let notify = Arc::new(NotifyRules([("resize".into(), vec![rule])].into()));
-        Group { notify, at: Timestamp(at), ..group(&self.loaded, number, changes) }
+        let mut group = Group { notify, at: Timestamp(at), ..group(&self.loaded, number, changes) };
+        let other = StoredDefinition { revision: OTHER, name: "other".into(), entry: "{}".into() };
+        group.definitions.push(Arc::new(other));
+        group
     }
 
     fn commit(&mut self, changes: Vec<Change>, at: i64) {
@@ -71,7 +74,11 @@ impl Stage {
 }
 
 fn new_batch(first: u64, count: u32) -> Change {
-    let options = BatchOptions::default();
+    retried_batch(first, count, None)
+}
+
+fn retried_batch(first: u64, count: u32, retry_of: Option<u64>) -> Change {
+    let options = BatchOptions { retry_of: retry_of.map(JobId), ..BatchOptions::default() };
     Change::BatchAdded(NewBatch { first: JobId(first), count, options, created_at: Timestamp(1) })
 }
 
@@ -79,6 +86,14 @@ fn member(number: u64, first: u64) -> Change {
     let Change::Added(job) = added(number) else { unreachable!("it adds a job") };
     Change::Added(AddedJob { batch: Some(JobId(first)), ..job })
 }
+
+/// A member whose definition has no targets.
+fn of_other_definition(number: u64, first: u64) -> Change {
+    let Change::Added(job) = member(number, first) else { unreachable!("it adds a job") };
+    Change::Added(AddedJob { revision: OTHER, ..job })
+}
+
+const OTHER: Revision = Revision(2);
 
 fn ended(job: u64, state: State, at: i64) -> Change {
     let (job, at) = (JobId(job), Timestamp(at));
@@ -127,6 +142,24 @@ fn each_batch_has_a_message_of_its_own_at_once_also_a_cancelled_one() {
     stage.change(NotificationChange::Try { id, at: Timestamp(2_000), due_at: LATER, give_up_at: LATER });
     stage.change(NotificationChange::TryFailed(id, "no".to_owned(), LATER));
     assert_eq!(stage.due(2_000), [2]);
+}
+
+#[test]
+fn the_targets_that_heard_of_a_batch_hear_of_its_retries() {
+    let mut stage = Stage::new();
+    stage.commit(vec![new_batch(1, 2), member(1, 1), of_other_definition(2, 1)], 1_000);
+    let ends = [ended(1, State::Succeeded, 2_000), ended(2, State::Failed, 2_000)];
+    stage.commit([&ends[..], &[batch_ended(1, 2, State::Failed, 2_000)]].concat(), 2_000);
+    for (first, retry_of) in [(3, 1), (4, 3)] {
+        stage.commit(vec![retried_batch(first, 1, Some(retry_of)), of_other_definition(first, first)], 3_000);
+        let end = [ended(first, State::Succeeded, 4_000), batch_ended(first, 1, State::Succeeded, 4_000)];
+        stage.commit(end.to_vec(), 4_000);
+    }
+    let told: Vec<_> =
+        stage.all().iter().map(|row| (row.definition.to_string(), row.occasion, row.batch)).collect();
+    let end = |first, occasion| ("resize".to_owned(), occasion, Some(JobId(first)));
+    let succeeded = Occasion::BatchSucceeded;
+    assert_eq!(told, [end(1, Occasion::BatchFailed), end(3, succeeded), end(4, succeeded)]);
 }
 
 #[test]
