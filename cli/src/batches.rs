@@ -23,7 +23,7 @@ use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogRequest, Together};
-use crate::outage::{Outage, until_answered};
+use crate::outage::{Awaited, Outage, until_answered};
 use crate::progress::{self, BatchView as _, Display};
 use crate::records;
 use crate::screen::{self, Format};
@@ -131,15 +131,18 @@ async fn follow(api: &Api, format: Format, id: u64) -> anyhow::Result<()> {
     let end = async {
         let mut outage = Outage::before_first_answer(None);
         let ask = async || api.json(api.get(&["api", "batches", &id.to_string()])).await;
-        let batch: BatchSummary = parse(api, &until_answered(Some(&mut outage), ask).await?)?;
+        let batch: BatchSummary =
+            parse(api, &until_answered(Some(&mut outage), Awaited::FollowedBatch(id), ask).await?)?;
         logs::follow_together(api, &wanted, Together::Batch(id, batch.count)).await
     };
     let ended = tokio::select! {
-        ended = end => ended?,
+        // Its signal handler is there before the first note.
+        biased;
         _ = tokio::signal::ctrl_c() => {
             screen::note(&format!("longshore: batch {id} continues; stop it with 'longshore batch {id} cancel'"));
             return Err(Failure::silent(Exit::Interrupted).into());
         }
+        ended = end => ended?,
     };
     let ended: BatchSummary = parse(api, &ended)?;
     screen::note(&format!("longshore: batch {id} {}: {}", state_text(&ended), ended.members_text()));
@@ -233,7 +236,7 @@ impl Flags {
     }
 }
 
-/// Waits for the end of a batch and prints how it ended. The outage says whether the server has answered before.
+/// Waits for the end of a batch and prints how it ended. The outage says whether the server has answered before, and what is left of the limit.
 ///
 /// # Errors
 /// A member did not succeed, the time is up, or the server was away for too long.
@@ -247,11 +250,12 @@ async fn wait(
     let Output { format, quiet, .. } = *output;
     let display = if quiet { Display::Quiet } else { Display::new() };
     let end = async {
+        let left = outage.left();
         let end = progress::wait_for_end(api, id, &mut outage, display);
         match limit {
             None => end.await,
             Some(limit) => {
-                if let Ok(ended) = tokio::time::timeout(limit, end).await {
+                if let Ok(ended) = tokio::time::timeout(left.unwrap_or(limit), end).await {
                     return ended;
                 }
                 if let Some(failure) = outage.into_failure() {
@@ -264,11 +268,13 @@ async fn wait(
         }
     };
     let ended: Value = tokio::select! {
-        ended = end => ended?,
+        // Its signal handler is there before the first note.
+        biased;
         _ = tokio::signal::ctrl_c() => {
             screen::note(&format!("longshore: batch {id} continues; stop it with 'longshore batch {id} cancel'"));
             return Err(Failure::silent(Exit::Interrupted).into());
         }
+        ended = end => ended?,
     };
     let batch: FullBatch = parse(api, &ended)?;
     match format {

@@ -91,7 +91,7 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
     records::refuse_records(flags.common.format)?;
     let api = Api::new(&flags.common.server_args)?;
     let mut outage = flags.follow.then(|| Outage::before_first_answer(None));
-    let id = until_answered(outage.as_mut(), async || flags.id.id(&api).await).await?;
+    let id = until_answered(outage.as_mut(), Awaited::Nothing, async || flags.id.id(&api).await).await?;
     let wanted = LogRequest {
         id,
         attempt: flags.attempt.and_then(AttemptChoice::number),
@@ -158,7 +158,8 @@ async fn print_until_end(
     mut outage: Outage,
 ) -> anyhow::Result<Option<Value>> {
     let id = wanted.id;
-    if !until_answered(Some(&mut outage), async || has_members(api, id).await).await? {
+    let ask = async || has_members(api, id).await;
+    if !until_answered(Some(&mut outage), wanted.awaited(), ask).await? {
         let reported_ends = notes.reported_ends.clone();
         let got_members = tokio::select! {
             biased;

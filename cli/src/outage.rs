@@ -35,10 +35,13 @@ pub(crate) struct Outage {
     failures: u32,
     /// The server has answered the verb before.
     was_reached: bool,
-    /// The last failure, until the first answer.
-    last: Option<anyhow::Error>,
+    /// The last failure since the last answer, and when it was noticed.
+    last: Option<(Instant, anyhow::Error)>,
     /// The pause that the server asked for with its last refusal.
     asked_pause: Duration,
+    /// The time of the whole verb, which counts from `started_at`.
+    limit: Option<Duration>,
+    started_at: Instant,
 }
 
 impl Default for Outage {
@@ -53,26 +56,56 @@ impl Outage {
         Self { was_reached: true, ..Self::of_unreached(max) }
     }
 
-    /// An outage of a server that has not answered yet. A verb that waits for a shorter time than an outage may last gives up after it.
+    /// An outage of a server that has not answered yet. The limit is that of the whole verb, and counts from now.
     pub(crate) fn before_first_answer(limit: Option<Duration>) -> Self {
-        Self::of_unreached(limit.unwrap_or(OUTAGE_MAX).min(OUTAGE_MAX))
+        Self { limit, ..Self::of_unreached(limit.unwrap_or(OUTAGE_MAX).min(OUTAGE_MAX)) }
     }
 
-    const fn of_unreached(max: Duration) -> Self {
-        let asked_pause = Duration::ZERO;
-        Self { max, began_at: None, failures: 0, was_reached: false, last: None, asked_pause }
+    fn of_unreached(max: Duration) -> Self {
+        Self {
+            max,
+            began_at: None,
+            failures: 0,
+            was_reached: false,
+            last: None,
+            asked_pause: Duration::ZERO,
+            limit: None,
+            started_at: Instant::now(),
+        }
+    }
+
+    /// The rest of the limit of the verb; `None` if it has none.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.limit.map(|limit| limit.saturating_sub(self.started_at.elapsed()))
     }
 
     /// Ends the outage: the server has answered.
     pub(crate) fn end(&mut self) {
-        *self = Self::of_at_most(self.max);
+        let (limit, started_at) = (self.limit, self.started_at);
+        *self = Self { limit, started_at, ..Self::of_at_most(self.max) };
     }
 
     /// The reason for which no request was answered. `None` after an answer, and if none has failed: a server may answer late.
-    pub(crate) fn into_failure(self) -> Option<anyhow::Error> {
-        let max = self.max;
-        self.last.map(|error| match error.downcast::<Failure>() {
-            Ok(failure) => failure.prefix(&format!("gave up after {}: ", in_words(max))).into(),
+    pub(crate) fn into_failure(mut self) -> Option<anyhow::Error> {
+        if self.was_reached { None } else { self.take_last() }
+    }
+
+    /// The error when the limit of the verb is up before the answer to a request that is not a wait.
+    pub(crate) fn time_is_up(&mut self) -> Failure {
+        let limit = self.limit.unwrap_or(self.max);
+        let silent = || {
+            let text = format!("the time of {limit:?} is up: the server has not answered");
+            Failure::new(Exit::TimedOut, text)
+        };
+        self.take_last().and_then(|error| error.downcast().ok()).unwrap_or_else(silent)
+    }
+
+    /// The last failure, unless a request has been without an answer since then: it has reached the server.
+    fn take_last(&mut self) -> Option<anyhow::Error> {
+        let silence = self.asked_pause + SILENCE_MIN;
+        let (_, error) = self.last.take().filter(|(failed_at, _)| failed_at.elapsed() < silence)?;
+        Some(match error.downcast::<Failure>() {
+            Ok(failure) => failure.prefix(&format!("gave up after {}: ", in_words(self.max))).into(),
             Err(error) => error,
         })
     }
@@ -113,9 +146,7 @@ impl Outage {
             }
             _ => {}
         }
-        if !self.was_reached {
-            self.last = Some(error);
-        }
+        self.last = Some((Instant::now(), error));
         Ok(())
     }
 
@@ -143,21 +174,37 @@ impl Outage {
 /// Repeats a request that changes nothing until the server answers. Without an outage it is sent once, as by a verb that does not wait.
 ///
 /// # Errors
-/// The request was refused, or the outage has lasted too long.
+/// The request was refused, the outage has lasted too long, or the limit of the verb is up.
 pub(crate) async fn until_answered<T>(
     outage: Option<&mut Outage>,
+    awaited: Awaited,
     mut ask: impl AsyncFnMut() -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let Some(outage) = outage else { return ask().await };
-    loop {
-        match ask().await {
-            Ok(answer) => {
-                outage.end();
-                return Ok(answer);
+    let left = outage.left();
+    let answered = async {
+        loop {
+            match ask().await {
+                Ok(answer) => {
+                    outage.end();
+                    return Ok(answer);
+                }
+                Err(error) => outage.retry_or_fail(error, awaited)?,
             }
-            Err(error) => outage.retry_or_fail(error, Awaited::Nothing)?,
+            tokio::time::sleep(outage.pause()).await;
         }
-        tokio::time::sleep(outage.pause()).await;
+    };
+    match within(left, answered).await {
+        Some(answer) => answer,
+        None => Err(outage.time_is_up().into()),
+    }
+}
+
+/// Returns `None` if the time is up first.
+pub(crate) async fn within<T>(left: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+    match left {
+        Some(left) => tokio::time::timeout(left, work).await.ok(),
+        None => Some(work.await),
     }
 }
 
@@ -173,6 +220,8 @@ fn in_words(limit: Duration) -> String {
 
 /// Longer than a reboot of the server, and short enough for a machine that will not come back.
 const OUTAGE_MAX: Duration = Duration::from_secs(15 * 60);
+/// A request that fails to connect does so in 5 s; the pause before it lasts 2 s at most. This is longer than both.
+const SILENCE_MIN: Duration = Duration::from_secs(8);
 /// A server that is started beside the verb answers soon.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Short enough for people, and cheap for a server with hundreds of clients.
@@ -247,6 +296,33 @@ mod tests {
         outage.end();
         outage.retry_or_fail(unavailable(), Awaited::Job(5)).unwrap();
         assert!(outage.into_failure().is_none(), "it has answered before");
+    }
+
+    #[test]
+    fn a_server_that_is_silent_after_a_refusal_is_not_away() {
+        let limit = Duration::from_secs(30);
+        let silent_for = |silence| {
+            let mut outage = Outage::before_first_answer(Some(limit));
+            outage.retry_or_fail(unavailable(), Awaited::Nothing).unwrap();
+            let (failed_at, _) = outage.last.as_mut().unwrap();
+            *failed_at = Instant::now().checked_sub(silence).unwrap();
+            outage
+        };
+        assert!(silent_for(SILENCE_MIN).into_failure().is_none());
+        let failure = silent_for(SILENCE_MIN).time_is_up();
+        let text = "the time of 30s is up: the server has not answered";
+        assert_eq!((failure.exit, failure.text()), (Exit::TimedOut, text));
+        let failure = silent_for(Duration::ZERO).time_is_up();
+        assert!(failure.text().starts_with("gave up after 30s: no answer from"), "{failure}");
+    }
+
+    #[test]
+    fn an_answer_does_not_renew_the_limit_of_the_verb() {
+        let mut outage = Outage::before_first_answer(Some(Duration::from_secs(30)));
+        outage.started_at = Instant::now().checked_sub(Duration::from_secs(20)).unwrap();
+        outage.end();
+        assert!(outage.left().is_some_and(|left| left <= Duration::from_secs(10)));
+        assert_eq!(Outage::before_first_answer(None).left(), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::batches;
 use crate::duration;
 use crate::job_refs::{self, JobRef};
 use crate::jobs;
-use crate::outage::{Outage, until_answered};
+use crate::outage::{Awaited, Outage, until_answered};
 use crate::records;
 use crate::screen;
 use crate::view::{Dependency, Pipeline, PipelineJob, in_words};
@@ -57,12 +57,14 @@ enum Operation {
 pub(crate) async fn pipeline(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
     let mut outage = flags.wait.map(Outage::before_first_answer);
-    let id = until_answered(outage.as_mut(), async || flags.id.id(&api).await).await?.to_string();
+    // An id alone needs no request, and is no answer of the server.
+    let asked = outage.as_mut().filter(|_| flags.id.needs_request());
+    let id = until_answered(asked, Awaited::Nothing, async || flags.id.id(&api).await).await?.to_string();
     if let Some(Operation::Retry) = flags.operation {
         let request = api.request(Method::POST, &["api", "jobs", &id, "pipeline", "retry"]);
         let request = request.query(&[("revision", &flags.revision)]);
         let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
-        return batches::submit(&api, request, None, &output).await;
+        return batches::submit(&api, request, None, &output, outage).await;
     }
     let json = api.json(api.get(&["api", "jobs", &id, "pipeline"])).await?;
     if records::print_list(flags.common.format, &json, "jobs", "id")? {

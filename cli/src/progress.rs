@@ -42,9 +42,12 @@ pub(crate) async fn wait_for_end(
     outage: &mut Outage,
     mut display: Display,
 ) -> anyhow::Result<Value> {
+    let mut has_failed = false;
     loop {
         let (asked_at, mut pause) = (Instant::now(), PAUSE);
-        let request = api.get(&["api", "batches", &id.to_string()]).query(&[("wait", WAIT)]);
+        // After a failure the server answers at once, which shows that it is back.
+        let wait = (!has_failed).then_some([("wait", WAIT)]);
+        let request = api.get(&["api", "batches", &id.to_string()]).query(&wait);
         match api.json(request).await {
             Ok(json) => {
                 outage.end();
@@ -54,8 +57,12 @@ pub(crate) async fn wait_for_end(
                     display.finish();
                     return Ok(json);
                 }
+                if std::mem::take(&mut has_failed) {
+                    continue;
+                }
             }
             Err(error) => {
+                has_failed = true;
                 outage.retry_or_fail(error, Awaited::Batch(id))?;
                 pause = pause.max(outage.pause());
             }

@@ -15,6 +15,7 @@ use crate::api::{Api, CreatedJob, idempotency_key, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::new_job::{NewJobArgs, note_warning};
+use crate::outage::Outage;
 use crate::overrides::{self, Overrides, object};
 use crate::screen;
 use crate::view::JobView as _;
@@ -93,10 +94,11 @@ pub(crate) struct Flags {
 pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
     flags.next.check(flags.common.format)?;
     let api = Api::new(&flags.common.server_args)?;
+    let mut outage = flags.next.outage();
     if flags.count.is_some() || flags.each.each.is_some() {
-        return submit_batch(&api, &flags).await;
+        return submit_batch(&api, &flags, outage).await;
     }
-    let made = submit(&api, &flags).await?;
+    let made = submit(&api, &flags, outage.as_mut()).await?;
     let job: view::Job = parse(&api, &made.json)?;
     // Without --key the key is random, so only a repetition of this request can have used it.
     if flags.key.is_some() {
@@ -108,21 +110,26 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
     note_warning(&job);
     let id = job.id;
     let text = format!("job {id} is {}; follow it with: longshore logs -f {id}", job.state_text());
-    flags.next.print(&api, flags.common.format, &made.json, &text).await
+    flags.next.print(&api, flags.common.format, &made.json, &text, outage.as_ref()).await
 }
 
-async fn submit_batch(api: &Api, flags: &Flags) -> anyhow::Result<()> {
+async fn submit_batch(api: &Api, flags: &Flags, mut outage: Option<Outage>) -> anyhow::Result<()> {
     let output =
         batches::Output { format: flags.common.format, quiet: flags.next.quiet, wait: flags.next.wait };
     let request = match &flags.each.each {
-        Some(file) => each_request(api, flags, file).await?,
+        Some(file) => each_request(api, flags, file, outage.as_mut()).await?,
         None => request(api, flags)?,
     };
-    batches::submit(api, request, flags.key.as_deref(), &output).await
+    batches::submit(api, request, flags.key.as_deref(), &output, outage).await
 }
 
 /// The request for a job for each line of a file. A batch has its options in the query.
-async fn each_request(api: &Api, flags: &Flags, file: &Path) -> anyhow::Result<RequestBuilder> {
+async fn each_request(
+    api: &Api,
+    flags: &Flags,
+    file: &Path,
+    outage: Option<&mut Outage>,
+) -> anyhow::Result<RequestBuilder> {
     if file.as_os_str() == "-" && flags.overrides.reads_stdin() {
         let text = "--each and --input cannot both read standard input";
         return Err(Failure::new(Exit::Usage, text).hint("put one of them into a file").into());
@@ -139,15 +146,13 @@ async fn each_request(api: &Api, flags: &Flags, file: &Path) -> anyhow::Result<R
     if flags.require_worker {
         request = request.query(&[("require_worker", "1")]);
     }
-    let mut outage = flags.next.outage();
-    let body = flags.each.body(file, api, (&flags.name, &fields), outage.as_mut()).await?;
+    let body = flags.each.body(file, api, (&flags.name, &fields), outage).await?;
     Ok(request.body(body))
 }
 
-async fn submit(api: &Api, flags: &Flags) -> anyhow::Result<CreatedJob> {
+async fn submit(api: &Api, flags: &Flags, outage: Option<&mut Outage>) -> anyhow::Result<CreatedJob> {
     let key = idempotency_key(flags.key.as_deref())?;
-    let mut outage = flags.next.outage();
-    api.create_job_until_interrupt(request(api, flags)?, &key, outage.as_mut()).await
+    api.create_job_until_interrupt(request(api, flags)?, &key, outage).await
 }
 
 fn request(api: &Api, flags: &Flags) -> Result<RequestBuilder, Failure> {

@@ -12,6 +12,7 @@ use crate::batches;
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::outage::Outage;
 
 /// Create the jobs that a file lists: all of them, or none.
 #[derive(Debug, clap::Args)]
@@ -88,7 +89,10 @@ pub(crate) async fn submit(flags: Flags) -> anyhow::Result<()> {
     let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
     match key.filter(|_| flags.resume) {
         Some(key) => batches::resume(&api, request, key, &output).await,
-        None => batches::submit(&api, request, key, &output).await,
+        None => {
+            let outage = flags.wait.map(Outage::before_first_answer);
+            batches::submit(&api, request, key, &output, outage).await
+        }
     }
 }
 

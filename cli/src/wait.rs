@@ -39,8 +39,8 @@ use crate::{batches, duration, records};
 A line is printed at each end. The exit code is 0 if all succeeded, else that of the first ID of
 the command line that did not: the exit code of a job, as with 'run --wait'; 1 for a batch, and for
 a job that ended without one (cancelled, lost, …). It is 124 when the time is up, and 6 when the
-server was away for 15 minutes, or gave no answer in the time of --timeout. What has not ended
-goes on then, as after Ctrl-C.")]
+server was away for 15 minutes, or from the start until the time of --timeout was up. What has not
+ended goes on then, as after Ctrl-C.")]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
@@ -115,18 +115,18 @@ struct Waited {
 /// Waits until all have ended.
 pub(crate) async fn wait(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let began_at = Instant::now();
     let mut outage = Outage::before_first_answer(flags.timeout);
     let subjects = tokio::select! {
-        subjects = subject_ref::resolve(&api, &flags.ids, &mut outage) => subjects?,
+        // Its signal handler is there before the first note.
+        biased;
         _ = tokio::signal::ctrl_c() => return Err(Failure::silent(Exit::Interrupted).into()),
+        subjects = subject_ref::resolve(&api, &flags.ids, &mut outage) => subjects?,
     };
     let ends = Ends {
         format: flags.common.format,
         quiet: false,
         names_unended: false,
         limit: flags.timeout,
-        began_at,
         exit_when_up: Exit::TimedOut,
         outage,
     };
@@ -141,10 +141,8 @@ pub(crate) struct Ends {
     pub(crate) quiet: bool,
     /// Formats for programs also show what has not ended when the wait is broken off: the caller may not know the ids.
     pub(crate) names_unended: bool,
-    /// Waits at most this long.
+    /// Waits at most this long since the start of the verb, which the outage knows.
     pub(crate) limit: Option<Duration>,
-    /// The limit counts from here.
-    pub(crate) began_at: Instant,
     /// The exit code when the time is up.
     pub(crate) exit_when_up: Exit,
     /// It says whether the server has answered before.
@@ -163,10 +161,10 @@ impl Ends {
             .filter(|subject| known.insert(*subject))
             .map(|subject| Waited { subject, end: None, json: None })
             .collect();
-        let (limit, began_at) = (self.limit, self.began_at);
+        let (limit, left) = (self.limit, self.outage.left());
         let is_up = async {
-            match limit {
-                Some(limit) => sleep(limit.saturating_sub(began_at.elapsed())).await,
+            match left {
+                Some(left) => sleep(left).await,
                 None => std::future::pending().await,
             }
         };
@@ -178,9 +176,11 @@ impl Ends {
         let contact = Arc::new(Contact::new(self.outage, awaited));
         let output = (format, self.quiet);
         let waited = tokio::select! {
+            // Its signal handler is there before the first note.
+            biased;
+            _ = tokio::signal::ctrl_c() => Err(Failure::silent(Exit::Interrupted).into()),
             waited = wait_for_all(api, &mut all, output, &contact) => waited,
             () = is_up => Err(Failure::silent(Exit::TimedOut).into()),
-            _ = tokio::signal::ctrl_c() => Err(Failure::silent(Exit::Interrupted).into()),
         };
         let waited = match waited {
             // Without an answer it is not known that anything goes on. A server that answers late is none that is away.
@@ -253,19 +253,28 @@ async fn wait_for_all(
 /// Waits for one end.
 async fn wait_for_end(api: &Api, subject: Subject, contact: &Contact) -> anyhow::Result<(Value, End)> {
     let (kind, id) = subject.path();
+    let mut has_failed = false;
     loop {
         let (asked_at, mut pause) = (Instant::now(), PAUSE);
-        let request = api.get(&["api", kind, &id.to_string()]).query(&[("wait", WAIT)]);
+        // After a failure the server answers at once, which shows that it is back: a wait would not for a minute.
+        let wait = (!has_failed).then_some([("wait", WAIT)]);
+        let request = api.get(&["api", kind, &id.to_string()]).query(&wait);
         match api.json(request).await {
             Ok(json) => {
                 contact.end_outage();
                 if let Some(end) = subject.end(api, &json)? {
                     return Ok((json, end));
                 }
+                if std::mem::take(&mut has_failed) {
+                    continue;
+                }
             }
             Err(error) => match (subject, exit_of(&error)) {
                 (Subject::Job(id), Exit::NotFound) => return Err(with_batch_hint(api, id, error).await),
-                _ => pause = pause.max(contact.retry_or_fail(error)?),
+                _ => {
+                    has_failed = true;
+                    pause = pause.max(contact.retry_or_fail(error)?);
+                }
             },
         }
         // A server that is stopping or busy answers at once.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Api, is_not_http, root_cause};
 use crate::failure::{Exit, Failure};
-use crate::outage::{Awaited, Outage};
+use crate::outage::{Awaited, Outage, within};
 use crate::screen;
 
 /// A response to a request that creates a job under an idempotency key.
@@ -40,7 +40,7 @@ impl Api {
             let hint = format!(
                 "the job may have been created: repeat the command with --key {key}, which creates no second job"
             );
-            Err(Failure::new(Exit::Unavailable, lost).hint(hint).into())
+            Err(lost.hint(hint).into())
         })
     }
 
@@ -55,7 +55,8 @@ impl Api {
             return self.create_job(request, key, None).await;
         }
         tokio::select! {
-            made = self.create_job(request, key, outage) => made,
+            // Its signal handler is there before the first note.
+            biased;
             _ = tokio::signal::ctrl_c() => {
                 let key = key.to_str().unwrap_or_default();
                 screen::note(&format!(
@@ -63,26 +64,56 @@ impl Api {
                 ));
                 Err(Failure::silent(Exit::Interrupted).into())
             }
+            made = self.create_job(request, key, outage) => made,
         }
     }
 
-    /// Sends a request that creates jobs as [`Self::create_job`] does. The outer error is the cause if it is unknown whether they were created.
+    /// Sends a request that creates jobs as [`Self::create_job`] does, until the limit of the outage is up. The outer error has the cause and no
+    /// hint: it is unknown whether they were created.
     pub(crate) async fn send_with_key(
         &self,
         request: RequestBuilder,
         key: &HeaderValue,
         mut outage: Option<&mut Outage>,
-    ) -> Result<anyhow::Result<CreatedJob>, String> {
+    ) -> Result<anyhow::Result<CreatedJob>, Failure> {
         let request = request.header(IDEMPOTENCY_KEY, key);
-        let (mut lost, mut delays) = (None, RETRY_DELAYS.into_iter());
+        let left = outage.as_ref().and_then(|outage| outage.left());
+        let mut sent = SentRequest::default();
+        let answered = self.send_until_answered(request, outage.as_deref_mut(), &mut sent);
+        let answered = within(left, answered).await;
+        let unknown = |lost| Failure::new(Exit::Unavailable, lost);
+        match (answered, outage) {
+            (Some(answered), _) => answered.map_err(unknown),
+            (None, Some(outage)) if sent.is_unanswered || sent.lost.is_some() => Err(outage.time_is_up()),
+            (None, Some(outage)) => Ok(Err(outage.time_is_up().into())),
+            // Without an outage there is no limit.
+            (None, None) => Err(unknown(sent.lost.unwrap_or_default())),
+        }
+    }
+
+    /// The outer error is the cause if it is unknown whether the request was carried out.
+    ///
+    /// # Cancel safety
+    /// `sent` says whether the request may have been carried out.
+    async fn send_until_answered(
+        &self,
+        request: RequestBuilder,
+        mut outage: Option<&mut Outage>,
+        sent: &mut SentRequest,
+    ) -> Result<anyhow::Result<CreatedJob>, String> {
+        let SentRequest { lost, is_unanswered } = sent;
+        let mut delays = RETRY_DELAYS.into_iter();
         while let Some(pause) = delays.next().or_else(|| outage.as_ref().map(|outage| outage.pause())) {
             let asked_pause = outage.as_ref().map_or(Duration::ZERO, |outage| outage.pause());
             tokio::time::sleep(pause.max(asked_pause)).await;
             let Some(copy) = request.try_clone() else { break };
-            let failure = match self.try_json(copy).await {
+            *is_unanswered = true;
+            let answer = self.try_json(copy).await;
+            *is_unanswered = false;
+            let failure = match answer {
                 Ok(Err(error)) if is_unavailable(&error) && (lost.is_some() || outage.is_some()) => {
                     // A server that is stopping or starting does not know about the first request.
-                    lost = lost.map(|_| error.to_string());
+                    *lost = lost.take().map(|_| error.to_string());
                     error
                 }
                 Ok(answer) => {
@@ -99,7 +130,7 @@ impl Api {
                     failure
                 }
                 Err(error) => {
-                    lost = Some(format!("no answer from {}: {}", self.base, root_cause(&error)));
+                    *lost = Some(format!("no answer from {}: {}", self.base, root_cause(&error)));
                     if error.is_timeout() && outage.is_none() {
                         break;
                     }
@@ -109,11 +140,20 @@ impl Api {
             if let Some(outage) = outage.as_deref_mut()
                 && let Err(error) = retry_or_fail(outage, failure)
             {
-                return lost.map_or(Ok(Err(error)), Err);
+                return lost.take().map_or(Ok(Err(error)), Err);
             }
         }
-        Err(lost.unwrap_or_default())
+        Err(lost.take().unwrap_or_default())
     }
+}
+
+/// A request with a key that was sent, perhaps several times.
+#[derive(Default)]
+struct SentRequest {
+    /// Why an answer was lost: it is unknown whether the request was carried out.
+    lost: Option<String>,
+    /// It was sent, and neither an answer nor an error has come.
+    is_unanswered: bool,
 }
 
 /// As [`Outage::retry_or_fail`]. A refusal that lasts ends the verb also if the server has answered other requests before.

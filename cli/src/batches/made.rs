@@ -11,24 +11,29 @@ use crate::records;
 use crate::screen::{self, Format};
 use crate::view;
 
-/// Submits several jobs of one definition, and waits for them if asked to.
+/// Submits several jobs, and waits for them if asked to. There is an outage if the verb waits; the limit counts from its beginning.
 pub(crate) async fn submit(
     api: &Api,
     request: reqwest::RequestBuilder,
     key: Option<&str>,
     output: &Output,
+    mut outage: Option<Outage>,
 ) -> anyhow::Result<()> {
-    let mut outage = output.wait.map(Outage::before_first_answer);
     let made = api.create_job_until_interrupt(request, &idempotency_key(key)?, outage.as_mut()).await?;
     // Without a key it is random, so only a repetition of this request can have used it.
     if key.is_some() {
         made.note_batch_replay(parse::<view::Batch>(api, &made.json)?.batch);
     }
-    print_made(api, &made.json, output).await
+    print_made(api, &made.json, output, outage).await
 }
 
-/// Prints a batch that was just made, and waits for its end if asked to.
-pub(super) async fn print_made(api: &Api, made: &Value, output: &Output) -> anyhow::Result<()> {
+/// Prints a batch that was just made, and waits for its end if asked to, with the outage of the request that made it.
+pub(super) async fn print_made(
+    api: &Api,
+    made: &Value,
+    output: &Output,
+    outage: Option<Outage>,
+) -> anyhow::Result<()> {
     let batch: view::Batch = parse(api, made)?;
     if let Some(warning) = &batch.warning {
         screen::note(&format!("warning: {}", warning.text));
@@ -51,7 +56,7 @@ pub(super) async fn print_made(api: &Api, made: &Value, output: &Output) -> anyh
         } else if output.format.is_text() {
             screen::line(&batch.batch.to_string())?;
         }
-        return wait(api, batch.batch, limit, Outage::default(), output).await;
+        return wait(api, batch.batch, limit, outage.unwrap_or_default(), output).await;
     }
     match output.format {
         Format::Table | Format::Wide if output.quiet => screen::line(&batch.batch.to_string()),

@@ -14,7 +14,7 @@ use crate::api::{Api, CreatedJob, idempotency_key, parse};
 use crate::failure::{Exit, Failure, exit_of};
 use crate::jobs;
 use crate::logs;
-use crate::outage::{Outage, until_answered};
+use crate::outage::{Awaited, Outage, until_answered};
 use crate::progress::{self, Display};
 use crate::records;
 use crate::screen;
@@ -41,10 +41,15 @@ pub(crate) async fn resume(
         }
     };
     let ended = tokio::select! {
-        ended = end => ended.ok_or(Exit::TimedOut),
+        // Its signal handler is there before the first note.
+        biased;
         _ = tokio::signal::ctrl_c() => Err(Exit::Interrupted),
+        ended = end => ended.ok_or(Exit::TimedOut),
     };
     match ended {
+        Ok(Err(error)) if exit_of(&error) == Exit::TimedOut => {
+            run.broken_off(Exit::TimedOut, limit.unwrap_or_default()).await
+        }
         Ok(ended) => ended.map_err(|error| explain_removed(error, key)),
         Err(exit) => run.broken_off(exit, limit.unwrap_or_default()).await,
     }
@@ -86,7 +91,7 @@ impl ResumedRun<'_> {
             let ended = self.wait_for_chain(batch.batch).await?;
             let api = self.api;
             let ask = async || Rest::of(api, &ended.first).await;
-            let rest = until_answered(Some(&mut self.outage), ask).await?;
+            let rest = until_answered(Some(&mut self.outage), Awaited::Batch(batch.batch), ask).await?;
             if !may_repeat || rest.retriable == 0 {
                 return self.finish(&ended, &rest);
             }
@@ -164,7 +169,7 @@ impl ResumedRun<'_> {
             ("state", "scheduled,queued,assigned,running,quarantined".to_owned()),
         ];
         let ask = async || jobs::fetch_jobs(api, &query, usize::MAX).await;
-        let (members, _) = until_answered(Some(&mut self.outage), ask).await?;
+        let (members, _) = until_answered(Some(&mut self.outage), Awaited::Batch(first), ask).await?;
         members.iter().map(|member| jobs::job_id(api, member)).collect()
     }
 

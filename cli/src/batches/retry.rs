@@ -8,7 +8,7 @@ use super::{Flags, Output, follow};
 use crate::api::{self, Api, parse};
 use crate::bulk;
 use crate::failure::{Exit, Failure};
-use crate::outage::{Outage, until_answered};
+use crate::outage::{Awaited, Outage, until_answered};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::RetriedBatch;
@@ -35,12 +35,16 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
     let mut counts_only = None;
     if !flags.yes {
         let count = async || bulk::count(api, &path, &choice(&flags)).await;
-        match until_answered(outage.as_mut(), count).await? {
+        match until_answered(outage.as_mut(), Awaited::Nothing, count).await? {
             // With the key of an earlier command the server tells the batch that it made.
             0 if flags.key.is_some() => {}
             // A member that fails from now on was not counted, so nobody was asked about it.
             0 => counts_only = Some([("dry_run", "1")]),
-            count => bulk::ask("retry", "the batch has", &retriable(count))?,
+            count => {
+                bulk::ask("retry", "the batch has", &retriable(count))?;
+                // The time for the answer of a person is not part of the wait.
+                outage = limit.map(Outage::before_first_answer);
+            }
         }
     }
     let request = api.request(Method::POST, &path).query(&limits(&flags));
@@ -71,7 +75,7 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
             follow(api, format, new.batch).await?;
         }
         Some(_) => {
-            print_made(api, &made.json, &flags.output()).await?;
+            print_made(api, &made.json, &flags.output(), outage).await?;
         }
         None => {
             let retried: RetriedBatch = parse(api, &made.json)?;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::csv;
 use crate::api::{Api, parse};
 use crate::failure::{Exit, Failure};
-use crate::outage::{Outage, until_answered};
+use crate::outage::{Awaited, Outage, until_answered};
 use crate::{screen, view};
 
 /// The flags of a batch from a file.
@@ -103,7 +103,7 @@ async fn only_required(
     outage: Option<&mut Outage>,
 ) -> anyhow::Result<String> {
     let ask = async || api.json(api.get(&["api", "definitions", name])).await;
-    let json = until_answered(outage, ask).await?;
+    let json = until_answered(outage, Awaited::Nothing, ask).await?;
     let definition: view::Definition = parse(api, &json)?;
     let required =
         definition.params.iter().filter(|param| param.required && !given.contains_key(&param.name));

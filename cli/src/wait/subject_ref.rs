@@ -4,7 +4,7 @@ use super::Subject;
 use crate::api::Api;
 use crate::job_refs::{self, JobRef};
 use crate::jobs;
-use crate::outage::{Outage, until_answered};
+use crate::outage::{Awaited, Outage, until_answered};
 
 /// Jobs or a batch, as the command line names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub(super) async fn resolve(
             SubjectRef::Jobs(JobRef::Id(id)) => subjects.push(Subject::Job(*id)),
             SubjectRef::Jobs(members) => {
                 let members = std::slice::from_ref(members);
-                let ids =
-                    until_answered(Some(&mut *outage), async || job_refs::ids(api, members).await).await?;
+                let ask = async || job_refs::ids(api, members).await;
+                let ids = until_answered(Some(&mut *outage), Awaited::Nothing, ask).await?;
                 subjects.extend(ids.into_iter().map(Subject::Job));
             }
         }

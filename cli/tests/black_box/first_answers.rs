@@ -66,8 +66,12 @@ async fn a_verb_that_waits_also_waits_for_the_start_of_the_server() {
     }
     for (verb, (words, ..)) in waiting.iter_mut().zip(verbs) {
         let told = format!("longshore: no answer from http://{address}/: ");
-        wait_until(&format!("{words:?} waits"), async || verb.log().starts_with(&told)).await;
-        assert!(verb.log().ends_with("; trying again for 15 minutes\n"), "{words:?}: {}", verb.log());
+        let whole = "; trying again for 15 minutes\n";
+        wait_until(&format!("{words:?} waits"), async || {
+            let log = verb.log();
+            log.starts_with(&told) && log.ends_with(whole)
+        })
+        .await;
     }
     let mut server = cluster.start_server(&[]).await;
     for (verb, (words, code, _)) in waiting.iter_mut().zip(verbs) {
@@ -90,6 +94,7 @@ fn a_limit_also_ends_the_wait_for_the_first_answer() {
         &["run", "resize", "--wait=150ms"],
         &["run", "resize", "--count", "2", "--wait=150ms"],
         &["retry", "12", "--wait=150ms"],
+        &["retry", "12", "13", "--wait=150ms"],
     ] {
         let said = run(&mut longshore(words));
         let (note, error) = said.err.split_once('\n').unwrap_or_default();
@@ -110,6 +115,73 @@ fn a_server_that_answers_late_is_not_one_that_is_away() {
         let said = run(longshore(words).env("LONGSHORE_SERVER", &address));
         assert!(said.code == 124 && said.err.contains("has not ended"), "{words:?}: {said:?}");
     }
+}
+
+#[test]
+fn a_limit_bounds_every_request_to_a_silent_server() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", silent.local_addr().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let [list, sizes] = ["list.json", "sizes.txt"].map(|name| directory.path().join(name));
+    std::fs::write(&list, r#"[{"name":"resize"}]"#).unwrap();
+    std::fs::write(&sizes, "1\n2\n").unwrap();
+    let [list, sizes] = [list.to_str().unwrap(), sizes.to_str().unwrap()];
+    let (unmade, made) = ("the server has not answered\n", "the server has not answered; the ");
+    for (words, told) in [
+        (&["wait", "12[3]", "--timeout", "150ms"][..], unmade),
+        (&["retry", "12[3]", "--wait=150ms"], unmade),
+        (&["pipeline", "12[3]", "retry", "--wait=150ms"], unmade),
+        (&["run", "each", "--each", sizes, "--wait=150ms"], unmade),
+        (&["run", "resize", "--wait=150ms"], made),
+        (&["run", "resize", "--count", "2", "--wait=150ms"], made),
+        (&["submit", list, "--wait=150ms"], made),
+        (&["retry", "12", "--wait=150ms"], made),
+        (&["retry", "12", "13", "--wait=150ms"], made),
+        (&["batch", "12", "retry", "--yes", "--wait=150ms"], made),
+    ] {
+        let said = run(longshore(words).env("LONGSHORE_SERVER", &address));
+        let error = format!("error: the time of 150ms is up: {told}");
+        assert!(said.code == 124 && said.err.starts_with(&error), "{words:?}: {said:?}");
+        assert_eq!(said.err.contains("may have been"), told == made, "{words:?}: {said:?}");
+    }
+}
+
+#[test]
+fn a_server_that_has_refused_once_and_is_back_is_not_away() {
+    let busy = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ";
+    let batch = r#"{"id":12,"state":"running","created_at":"2026-03-01T09:30:00.000Z","count":1,"counts":{"scheduled":0,
+        "queued":0,"assigned":0,"running":1,"quarantined":0,"succeeded":0,"failed":0,"cancelled":0,"expired":0,"lost":0},
+        "progress":0.0}"#;
+    let running = job(12, r#""state":"running""#);
+    for (words, shown) in
+        [(&["wait", "12", "--timeout", "4s"][..], running.as_str()), (&["batch", "12", "--wait=4s"], batch)]
+    {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", server.local_addr().unwrap());
+        let answers = [busy.to_owned(), format!("{head}{}\r\n\r\n{shown}", shown.len())];
+        let serving = std::thread::spawn(move || {
+            for answer in answers {
+                let (mut client, _) = server.accept().unwrap();
+                let _ = client.read(&mut [0; 4096]).unwrap();
+                client.write_all(answer.as_bytes()).unwrap();
+            }
+            // Further requests wait for the end of the job, and get no answer before.
+            server
+        });
+        let said = run(longshore(words).env("LONGSHORE_SERVER", &address));
+        assert!(said.code == 124 && said.err.contains("trying again"), "{words:?}: {said:?}");
+        drop(serving.join().unwrap());
+    }
+}
+
+#[test]
+fn a_retry_of_several_jobs_with_changes_gives_up_once() {
+    let said = run(&mut longshore(&["retry", "4", "5", "6", "-e", "A=1", "--wait=150ms"]));
+    assert_eq!((said.code, said.err.matches("trying again").count()), (6, 1), "{said:?}");
+    assert_eq!(said.err.matches("error: ").count(), 1, "{said:?}");
+    assert!(said.err.contains("error: job 4: gave up after 150ms: no answer"), "{said:?}");
+    assert!(said.err.ends_with("longshore: later jobs were not requested\n"), "{said:?}");
 }
 
 #[test]
@@ -219,7 +291,7 @@ async fn ctrl_c_ends_the_wait_for_the_first_answer() {
         command.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
         let said = || std::fs::read_to_string(&log).unwrap();
-        wait_until("it tries again", async || said().contains("trying again for")).await;
+        wait_until("it tries again", async || said().ends_with("trying again for 15 minutes\n")).await;
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let status = child.wait().unwrap();
         assert!(status.code() == Some(130) && said().contains(told), "{words:?}: {status}: {}", said());
