@@ -48,7 +48,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Go on with the batch that an earlier run has made with this --key: wait for its end, repeat the members that have not succeeded, and wait
-    /// for these, too. The exit code is 0 if in the end all members have succeeded, or the retries of those that had not. Implies --wait.
+    /// for these, too. The exit code is 0 if in the end all members have succeeded, or the retries of those that had not; 4, and nothing is
+    /// repeated, if some of them are no longer kept. Implies --wait.
     #[arg(long)]
     resume: bool,
     /// Print only the number of the batch. With --wait only the exit code tells how it ended.

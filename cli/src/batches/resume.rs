@@ -1,18 +1,19 @@
 //! `longshore submit --resume`: a submitter that is run again goes on with the batch that its key has made.
 //!
 //! It waits for the batch and its retries, repeats once what has not succeeded, and waits for that. The server's retry of the first batch
-//! knows the latest attempt of each member, so no member is repeated that has succeeded or goes on, whichever batch has it.
+//! knows the latest attempt of each member, so no member is repeated that has succeeded or goes on, whichever batch has it. If a retry may have
+//! been removed by retention, nothing is repeated: it is not known how it ended.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
-use super::resumed_rest::Rest;
+use super::resumed_rest::{Rest, names};
 use super::{Output, show};
 use crate::api::{Api, CreatedJob, idempotency_key, parse};
 use crate::failure::{Exit, Failure, exit_of};
-use crate::jobs;
 use crate::logs;
 use crate::outage::{Awaited, Outage, until_answered};
 use crate::progress::{self, Display};
@@ -32,7 +33,16 @@ pub(crate) async fn resume(
 ) -> anyhow::Result<()> {
     let limit = output.wait.flatten();
     let outage = Outage::before_first_answer(limit);
-    let mut run = ResumedRun { api, output, outage, first: None, current: None, refused: 0 };
+    let mut run = ResumedRun {
+        api,
+        output,
+        outage,
+        first: None,
+        current: None,
+        ended: BTreeSet::new(),
+        live: Vec::new(),
+        refused: 0,
+    };
     let end = async {
         let end = run.perform(request, key);
         match limit {
@@ -63,6 +73,10 @@ struct ResumedRun<'a> {
     first: Option<u64>,
     /// The batch that is waited for.
     current: Option<u64>,
+    /// The batches whose end is known: it is displayed once.
+    ended: BTreeSet<u64>,
+    /// The retries that are waited for after the batches.
+    live: Vec<u64>,
     /// Members that the retry has left out, because they cannot be repeated.
     refused: u64,
 }
@@ -72,6 +86,8 @@ struct EndedChain {
     first: BatchSummary,
     /// The number and the JSON of the last retry, or of the batch itself.
     last: (u64, Value),
+    /// The batch has succeeded, or all members of it and of its retries are kept.
+    is_known: bool,
 }
 
 impl ResumedRun<'_> {
@@ -88,11 +104,20 @@ impl ResumedRun<'_> {
         self.tell_start(&made, &batch)?;
         let mut may_repeat = made.is_replay;
         loop {
-            let ended = self.wait_for_chain(batch.batch).await?;
+            let ended = self.wait_for_batches(batch.batch).await?;
             let api = self.api;
-            let ask = async || Rest::of(api, &ended.first).await;
-            let rest = until_answered(Some(&mut self.outage), Awaited::Batch(batch.batch), ask).await?;
-            if !may_repeat || rest.retriable == 0 {
+            let ask = async || Rest::of(api, batch.batch).await;
+            // Everything that is left by one list: a member does not change its place between two.
+            let mut rest = until_answered(Some(&mut self.outage), Awaited::Batch(batch.batch), ask).await?;
+            self.live = std::mem::take(&mut rest.live);
+            if !self.live.is_empty() {
+                self.wait_for_retries(batch.batch).await?;
+                continue;
+            }
+            if !ended.is_known || !rest.unknown.is_empty() {
+                return Err(not_known(batch.batch, &rest).into());
+            }
+            if !may_repeat || rest.repeatable() == 0 {
                 return self.finish(&ended, &rest);
             }
             may_repeat = false;
@@ -126,51 +151,48 @@ impl ResumedRun<'_> {
         Ok(())
     }
 
-    /// Waits until the batch, its retries, and the retries of single members have ended.
-    async fn wait_for_chain(&mut self, first: u64) -> anyhow::Result<EndedChain> {
-        loop {
-            let (mut chain, mut next) = (None::<EndedChain>, Some(first));
-            for _ in 0..RETRIES_FOLLOWED {
-                let Some(id) = next else { break };
-                self.current = Some(id);
-                let display = if self.output.quiet { Display::Quiet } else { Display::new() };
-                let json = match progress::wait_for_end(self.api, id, &mut self.outage, display).await {
-                    // A retry of which no member is kept.
-                    Err(error) if exit_of(&error) == Exit::NotFound && chain.is_some() => break,
-                    ended => ended?,
-                };
-                let batch: BatchSummary = parse(self.api, &json)?;
-                next = batch.retried_as;
-                let first = chain.map_or(batch, |chain| chain.first);
-                chain = Some(EndedChain { first, last: (id, json) });
-            }
-            let Some(chain) = chain else { return Err(self.api.unexpected_response().into()) };
-            let live = match chain.first.state == "succeeded" {
-                true => Vec::new(),
-                false => self.live_members(first).await?,
+    /// Waits until the batch and its retries have ended.
+    async fn wait_for_batches(&mut self, first: u64) -> anyhow::Result<EndedChain> {
+        let (mut chain, mut next) = (None::<EndedChain>, Some(first));
+        let mut is_whole = true;
+        for _ in 0..RETRIES_FOLLOWED {
+            let Some(id) = next else { break };
+            self.current = Some(id);
+            let is_shown = self.output.quiet || self.ended.contains(&id);
+            let display = if is_shown { Display::Quiet } else { Display::new() };
+            let json = match progress::wait_for_end(self.api, id, &mut self.outage, display).await {
+                // A retry of which no member is kept.
+                Err(error) if exit_of(&error) == Exit::NotFound && chain.is_some() => {
+                    is_whole = false;
+                    break;
+                }
+                ended => ended?,
             };
-            if live.is_empty() {
-                return Ok(chain);
-            }
-            let members = screen::counted(live.len() as u64, "member");
-            screen::note(&format!("longshore: batch {first}: retries of {members} have not ended"));
-            for job in live {
-                logs::wait_for_end(self.api, job).await?;
-            }
+            self.ended.insert(id);
+            let batch: BatchSummary = parse(self.api, &json)?;
+            is_whole &= batch.removed == 0;
+            next = batch.retried_as;
+            let first = chain.map_or(batch, |chain| chain.first);
+            chain = Some(EndedChain { first, last: (id, json), is_known: true });
         }
+        let Some(chain) = chain else { return Err(self.api.unexpected_response().into()) };
+        // Nothing of a batch that has succeeded was left for a retry.
+        let is_known = is_whole || chain.first.state == "succeeded";
+        Ok(EndedChain { is_known, ..chain })
     }
 
-    /// The latest attempts of members that have not ended.
-    async fn live_members(&mut self, first: u64) -> anyhow::Result<Vec<u64>> {
-        let api = self.api;
-        let query = [
-            ("batch", first.to_string()),
-            ("latest", "1".to_owned()),
-            ("state", "scheduled,queued,assigned,running,quarantined".to_owned()),
-        ];
-        let ask = async || jobs::fetch_jobs(api, &query, usize::MAX).await;
-        let (members, _) = until_answered(Some(&mut self.outage), Awaited::Batch(first), ask).await?;
-        members.iter().map(|member| jobs::job_id(api, member)).collect()
+    /// Waits for retries that are in none of the batches.
+    async fn wait_for_retries(&self, first: u64) -> anyhow::Result<()> {
+        let members = screen::counted(self.live.len() as u64, "member");
+        screen::note(&format!("longshore: batch {first}: retries of {members} have not ended"));
+        for job in &self.live {
+            match logs::wait_for_end(self.api, *job).await {
+                // It was removed meanwhile: the next list shows what stands for the member.
+                Err(error) if exit_of(&error) == Exit::NotFound => tokio::time::sleep(REMOVED_PAUSE).await,
+                ended => drop(ended?),
+            }
+        }
+        Ok(())
     }
 
     /// Makes a batch of what is left. The key is the same for all requests of this round, also of another run that has lost the answer.
@@ -207,8 +229,7 @@ impl ResumedRun<'_> {
             }
             return Ok(());
         }
-        let is_refused = self.refused > 0 && self.refused == rest.retriable;
-        let exit = if is_refused { Exit::Conflict } else { Exit::Failed };
+        let exit = if rest.is_refused(self.refused) { Exit::Conflict } else { Exit::Failed };
         if self.output.quiet {
             return Err(Failure::silent(exit).into());
         }
@@ -233,12 +254,39 @@ impl ResumedRun<'_> {
         };
         if exit == Exit::TimedOut {
             progress::print_unended(self.api, self.output.format, "batches", id).await?;
-            let text = format!("batch {id} has not ended after {limit:?}, and continues");
+            let text = match &self.live[..] {
+                [] => format!("batch {id} has not ended after {limit:?}, and continues"),
+                [job] => format!("job {job}, a retry, has not ended after {limit:?}, and continues"),
+                jobs => format!(
+                    "{}, which are retries, have not ended after {limit:?}, and continue",
+                    names(jobs)
+                ),
+            };
             return Err(Failure::new(exit, text).hint(GO_ON).into());
         }
-        screen::note(&format!("longshore: batch {id} continues; {GO_ON}"));
+        screen::note(&match &self.live[..] {
+            [] => format!("longshore: batch {id} continues; {GO_ON}"),
+            [job] => format!("longshore: job {job}, a retry, continues; {GO_ON}"),
+            jobs => format!("longshore: {}, which are retries, continue; {GO_ON}", names(jobs)),
+        });
         Err(Failure::silent(exit).into())
     }
+}
+
+/// Retention has removed members or retries, so nothing is repeated: the removed ones may have done the work.
+fn not_known(first: u64, rest: &Rest) -> Failure {
+    let why = match &rest.unknown[..] {
+        [] => "members of it or of its retries are no longer kept".to_owned(),
+        [job] => format!("job {job} has failed, and was acknowledged, or its retry is no longer kept"),
+        jobs => {
+            format!("{} have failed, and were acknowledged, or their retries are no longer kept", names(jobs))
+        }
+    };
+    let text = format!("batch {first}: it is not known what of it is left: {why}; nothing is repeated");
+    let hint = format!(
+        "look at 'longshore batch {first} results --latest'; 'longshore batch {first} retry' repeats what has failed there"
+    );
+    Failure::new(Exit::NotFound, text).hint(hint)
 }
 
 /// Says that the batch of the key is no longer kept. The work is not done again, because nobody knows how much of it was.
@@ -273,5 +321,7 @@ fn no_batch(batch: &view::Batch) -> Failure {
 
 /// The next step after a run that has not come to its end.
 const GO_ON: &str = "the same command goes on with it";
+/// Before the members are read again after a job that was removed.
+const REMOVED_PAUSE: Duration = Duration::from_secs(1);
 /// Retries of retries that are followed; as many as the server follows.
 const RETRIES_FOLLOWED: usize = 100;

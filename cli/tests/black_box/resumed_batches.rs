@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use testkit::{Cluster, Process, ProcessSpec, wait_until};
 
+use crate::dropping_proxy::DroppingProxy;
 use crate::running::Running;
 use crate::stub::{CliOutput, JSON, Stub, longshore, run};
 
@@ -109,13 +107,17 @@ async fn only_what_has_failed_is_repeated_until_it_succeeds() {
     submitter.touch("ok", &[0, 2]);
     let first = submitter.resume();
     assert_eq!((first.code, submitter.runs()), (1, [1, 1, 1]), "{first:?}");
-    let error = "error: batch 1: 1 member has not succeeded; 'longshore batch 1 results --latest' shows the members\n";
-    assert!(first.err.ends_with(error), "{first:?}");
+    let error = |job: u64| {
+        format!(
+            "error: batch 1: 1 member has not succeeded (job {job}); 'longshore batch 1 results --latest' shows the members\n"
+        )
+    };
+    assert!(first.err.ends_with(&error(2)), "{first:?}");
 
     let failed_again = submitter.resume();
     assert_eq!((failed_again.code, submitter.runs()), (1, [1, 2, 1]), "{failed_again:?}");
     assert!(failed_again.err.contains("longshore: batch 4 repeats 1 member of batch 1\n"));
-    assert!(failed_again.err.ends_with(error), "{failed_again:?}");
+    assert!(failed_again.err.ends_with(&error(4)), "{failed_again:?}");
 
     submitter.touch("ok", &[1]);
     let repaired = submitter.resume();
@@ -142,8 +144,7 @@ async fn a_batch_that_was_repaired_by_hand_is_a_success_and_a_cancelled_member_i
     let by_hand = submitter.running.run_cli(&["batch", "1", "retry", "--yes", "--wait"]);
     assert_eq!(by_hand.code, 0, "{by_hand:?}");
     let said = submitter.resume();
-    let error =
-        "error: batch 1: 1 member was cancelled; to repeat these: longshore batch 1 retry --cancelled\n";
+    let error = "error: batch 1: 1 member was cancelled (job 3); to repeat these: longshore batch 1 retry --cancelled\n";
     assert!(said.code == 1 && said.err.ends_with(error), "{said:?}");
     submitter.touch("go", &[2]);
     assert_eq!(submitter.running.run_cli(&["batch", "1", "retry", "--cancelled", "--yes", "--wait"]).code, 0);
@@ -173,6 +174,46 @@ async fn retries_that_go_on_are_waited_for_and_not_made_twice() {
     submitter.touch("go", &[1]);
     assert_eq!(waiting.wait_for_exit().await.code(), Some(0), "{}", waiting.log());
     assert_eq!((submitter.runs(), submitter.batches().await), ([1, 2, 2], 2));
+    for ended in ["batch 1: 3 of 3 ended", "batch 5: 1 of 1 ended"] {
+        assert_eq!(waiting.log().matches(ended).count(), 1, "{}", waiting.log());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_could_not_start_is_left_until_the_job_before_it_is_repaired() {
+    let submitter = Submitter::start().await;
+    submitter.touch("go", &[1]);
+    submitter.touch("ok", &[1]);
+    // It is in no batch, and does not end yet: nothing can come after a job that has failed.
+    assert_eq!(submitter.running.run_cli(&["run", "step", "-p", "part=0"]).code, 0);
+    std::fs::write(&submitter.list, r#"[{"name":"step","params":{"part":1},"after":[1]}]"#).unwrap();
+    let mut first = submitter.spawn(&submitter.running.cluster.address(), "first.log");
+    wait_until("it waits", async || first.log().contains("batch 2: 0 of 1 ended")).await;
+    submitter.touch("go", &[0]);
+    assert_eq!(first.wait_for_exit().await.code(), Some(1), "{}", first.log());
+    let again = submitter.resume();
+    assert_eq!((again.code, submitter.runs()), (1, [1, 0, 0]), "{again:?}");
+    let error =
+        "error: batch 2: 1 member has not started, because a job before it did not end as required (job 2); ";
+    for said in [first.log(), again.err] {
+        assert!(said.contains(error), "{said}");
+    }
+    submitter.touch("ok", &[0]);
+    assert_eq!(submitter.running.run_cli(&["retry", "1", "--wait"]).code, 0);
+    let said = submitter.resume();
+    assert_eq!((said.code, submitter.runs()), (0, [2, 1, 0]), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_has_succeeded_is_none_if_a_later_attempt_of_a_member_has_not() {
+    let submitter = Submitter::start().await;
+    submitter.touch("go", &[0, 1, 2]);
+    submitter.touch("ok", &[0, 1, 2]);
+    assert_eq!(submitter.resume().code, 0);
+    submitter.remove("ok", 1);
+    assert_eq!(submitter.running.run_cli(&["retry", "2", "--wait"]).code, 1);
+    let said = submitter.resume();
+    assert!(said.code == 1 && said.err.contains("1 member has not succeeded (job "), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -272,6 +313,8 @@ async fn the_recipe_of_the_docs_repairs_its_submitter() {
     };
     let mut jobs = recipe.to_owned();
     for (from, to) in [
+        // Its schedule fires on no day of most years.
+        ("\"0 2 * * *\"", "\"0 2 29 2 *\"".to_owned()),
         ("longshore submit", format!("{PROGRAM} submit")),
         ("--server https://jobs.example:8080", format!("--server {}", cluster.address())),
         (" --ca-file /etc/longshore/ca.pem", String::new()),
@@ -305,93 +348,4 @@ async fn the_recipe_of_the_docs_repairs_its_submitter() {
     let ended = api.wait_for_job(again, |job| !job["ended_at"].is_null()).await;
     assert_eq!(ended["state"], "succeeded", "{ended}");
     assert_eq!((runs("extract"), runs("load")), (1, 3));
-}
-
-/// A proxy of HTTP that loses the answer to the first request of a kind, again after [`DroppingProxy::lose_the_next`]: the server has
-/// done it, and the client does not learn of it.
-struct DroppingProxy {
-    address: String,
-    state: Arc<Mutex<ProxyState>>,
-}
-
-#[derive(Default)]
-struct ProxyState {
-    requests: Vec<String>,
-    /// Request lines whose answer was lost since the last call of `lose_the_next`.
-    seen: Vec<String>,
-    lost: usize,
-}
-
-impl DroppingProxy {
-    fn start(server: &str, loses: fn(&str) -> bool) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let state = Arc::<Mutex<ProxyState>>::default();
-        let (server, shared) = (server.to_owned(), Arc::clone(&state));
-        std::thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let (server, shared) = (server.clone(), Arc::clone(&shared));
-                std::thread::spawn(move || forward(client, &server, loses, &shared));
-            }
-        });
-        Self { address, state }
-    }
-
-    fn lose_the_next(&self) {
-        self.state.lock().unwrap().seen.clear();
-    }
-
-    fn requests(&self) -> Vec<String> {
-        self.state.lock().unwrap().requests.clone()
-    }
-
-    fn lost(&self) -> usize {
-        self.state.lock().unwrap().lost
-    }
-}
-
-/// Forwards one request and its answer, or loses the answer.
-fn forward(mut client: TcpStream, server: &str, loses: fn(&str) -> bool, state: &Mutex<ProxyState>) {
-    let mut request = Vec::new();
-    let mut buffer = [0; 4096];
-    let (head, length) = loop {
-        if let Some(end) = request.windows(4).position(|four| four == b"\r\n\r\n") {
-            let head = String::from_utf8_lossy(&request[..end]).into_owned();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-            let length = end + 4 + length.map_or(0, |length| length.parse::<usize>().unwrap());
-            break (head, length);
-        }
-        match client.read(&mut buffer) {
-            Ok(count) if count > 0 => request.extend_from_slice(&buffer[..count]),
-            _ => return,
-        }
-    };
-    while request.len() < length {
-        match client.read(&mut buffer) {
-            Ok(count) if count > 0 => request.extend_from_slice(&buffer[..count]),
-            _ => return,
-        }
-    }
-    let line = head.lines().next().unwrap_or_default().to_owned();
-    let Ok(mut upstream) = TcpStream::connect(server) else { return };
-    let (first, rest) = request.split_at(line.len());
-    let sent = [first, b"\r\nconnection: close", rest].concat();
-    let mut answer = Vec::new();
-    if upstream.write_all(&sent).is_err() || upstream.read_to_end(&mut answer).is_err() {
-        return;
-    }
-    let is_lost = {
-        let mut state = state.lock().unwrap();
-        let is_lost = loses(&line) && !state.seen.contains(&line);
-        state.lost += usize::from(is_lost);
-        if is_lost {
-            state.seen.push(line.clone());
-        }
-        state.requests.push(line);
-        is_lost
-    };
-    if !is_lost {
-        let _ = client.write_all(&answer);
-    }
-    let _ = client.shutdown(Shutdown::Both);
 }
