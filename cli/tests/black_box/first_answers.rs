@@ -161,13 +161,19 @@ fn a_server_that_has_refused_once_and_is_back_is_not_away() {
         let address = format!("http://{}", server.local_addr().unwrap());
         let answers = [busy.to_owned(), format!("{head}{}\r\n\r\n{shown}", shown.len())];
         let serving = std::thread::spawn(move || {
-            for answer in answers {
+            let mut unanswered = Vec::new();
+            for (number, answer) in answers.iter().enumerate() {
                 let (mut client, _) = server.accept().unwrap();
-                let _ = client.read(&mut [0; 4096]).unwrap();
-                client.write_all(answer.as_bytes()).unwrap();
+                let mut request = [0; 4096];
+                let length = client.read(&mut request).unwrap();
+                // A request that waits for the end of the job gets no answer before.
+                let is_wait = String::from_utf8_lossy(&request[..length]).contains("?wait=");
+                match number > 0 && is_wait {
+                    true => unanswered.push(client),
+                    false => client.write_all(answer.as_bytes()).unwrap(),
+                }
             }
-            // Further requests wait for the end of the job, and get no answer before.
-            server
+            (server, unanswered)
         });
         let said = run(longshore(words).env("LONGSHORE_SERVER", &address));
         assert!(said.code == 124 && said.err.contains("trying again"), "{words:?}: {said:?}");

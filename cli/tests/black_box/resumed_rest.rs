@@ -1,5 +1,7 @@
 //! `longshore submit --resume`: what is left of a batch, by answers of the server that a test cannot bring about in time.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
 use crate::stub::{CliOutput, JSON, Stub, job, run};
 
 const PROBLEM: &str = "application/problem+json";
