@@ -1,9 +1,9 @@
 //! The client of the public HTTP API; each run of the program has one [`Api`].
 //!
-//! Every response other than 2xx becomes a [`Failure`] with the server's text and hint. Only requests that create jobs under an idempotency
-//! key are repeated.
+//! Every response other than 2xx becomes a [`Failure`] with the server's text and hint. Requests are sent once, but for those of [`keyed`].
 
 mod deprecation;
+mod keyed;
 mod problem;
 
 use std::error::Error;
@@ -22,17 +22,9 @@ use serde_json::Value;
 
 use crate::args::ServerArgs;
 use crate::failure::{Exit, Failure};
+pub(crate) use keyed::{CreatedJob, idempotency_key};
 pub(crate) use problem::failure_of;
 use problem::{failure_from, failure_of_worker_token};
-
-/// A response to a request that creates a job under an idempotency key.
-#[derive(Debug)]
-pub(crate) struct CreatedJob {
-    /// The job.
-    pub(crate) json: Value,
-    /// True if an earlier request with the same key created the job.
-    pub(crate) is_replay: bool,
-}
 
 /// A client of one server.
 #[derive(Clone, Debug)]
@@ -104,54 +96,6 @@ impl Api {
         answer.unwrap_or_else(|error| Err(self.unreachable(&error).into())).map(|made| made.json)
     }
 
-    /// Creates a job. If the connection breaks before the response, the request is sent again, at most twice; the key prevents a second
-    /// job.
-    ///
-    /// # Errors
-    /// As [`Self::json`]. If the job may have been created, the hint says to repeat the command with `--key`.
-    pub(crate) async fn create_job(
-        &self,
-        request: RequestBuilder,
-        key: &HeaderValue,
-    ) -> anyhow::Result<CreatedJob> {
-        self.send_with_key(request, key).await.unwrap_or_else(|lost| {
-            let key = key.to_str().unwrap_or_default();
-            let hint = format!(
-                "the job may have been created: repeat the command with --key {key}, which creates no second job"
-            );
-            Err(Failure::new(Exit::Unavailable, lost).hint(hint).into())
-        })
-    }
-
-    /// Sends a request that creates jobs as [`Self::create_job`] does. The outer error is the cause if it is unknown whether they were created.
-    pub(crate) async fn send_with_key(
-        &self,
-        request: RequestBuilder,
-        key: &HeaderValue,
-    ) -> Result<anyhow::Result<CreatedJob>, String> {
-        let request = request.header(IDEMPOTENCY_KEY, key);
-        let mut lost = None;
-        for pause in RETRY_DELAYS {
-            tokio::time::sleep(pause).await;
-            let Some(copy) = request.try_clone() else { break };
-            match self.try_json(copy).await {
-                // A server that is stopping or starting does not know about the first request.
-                Ok(Err(error)) if lost.is_some() && is_unavailable(&error) => lost = Some(error.to_string()),
-                Ok(answer) => return Ok(answer),
-                Err(error) if lost.is_none() && (error.is_connect() || is_not_http(&error)) => {
-                    return Ok(Err(self.unreachable(&error).into()));
-                }
-                Err(error) => {
-                    lost = Some(format!("no answer from {}: {}", self.base, root_cause(&error)));
-                    if error.is_timeout() {
-                        break;
-                    }
-                }
-            }
-        }
-        Err(lost.unwrap_or_default())
-    }
-
     /// Sends a request and returns the JSON of the response. The outer error is a connection error.
     async fn try_json(&self, request: RequestBuilder) -> Result<anyhow::Result<CreatedJob>, reqwest::Error> {
         let response = request.send().await?;
@@ -204,15 +148,18 @@ impl Api {
         }
         if let Some(cause) = tls_error(error) {
             return Failure::new(Exit::Unavailable, format!("no TLS connection with {}: {cause}", self.base))
-                .hint(tls::advice_for(cause));
+                .hint(tls::advice_for(cause))
+                .persistent();
         }
+        let cause = root_cause(error);
         let hint = if error.is_connect() {
             "check that it runs ('longshore server', 'longshore dev'), or give another address with --server or LONGSHORE_SERVER"
         } else {
             "try again"
         };
-        Failure::new(Exit::Unavailable, format!("no answer from {}: {}", self.base, root_cause(error)))
-            .hint(hint)
+        let failure =
+            Failure::new(Exit::Unavailable, format!("no answer from {}: {cause}", self.base)).hint(hint);
+        if is_unknown_name(&cause) { failure.persistent() } else { failure }
     }
 
     /// The failure for a response that a Longshore server does not send.
@@ -257,24 +204,12 @@ fn is_private_pipe(path: &Path) -> bool {
         .is_ok_and(|found| found.file_type().is_fifo() && found.permissions().mode() & 0o077 == 0)
 }
 
-/// The given key, or a random one, with which a request without an answer can be sent again.
-pub(crate) fn idempotency_key(given: Option<&str>) -> Result<HeaderValue, Failure> {
-    let new = || format!("longshore-{:032x}", rand::random::<u128>());
-    let key = given.map_or_else(new, str::to_owned);
-    HeaderValue::try_from(key)
-        .map_err(|_| Failure::new(Exit::Usage, "--key must be visible ASCII characters"))
-}
-
 /// The header that carries a token; none if it is not one line of printable ASCII.
 fn bearer(token: &str) -> Option<HeaderValue> {
     let is_token = !token.is_empty() && token.chars().all(|c| c.is_ascii_graphic());
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok().filter(|_| is_token)?;
     value.set_sensitive(true);
     Some(value)
-}
-
-fn is_unavailable(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit == Exit::Unavailable)
 }
 
 /// Returns true if the peer answered with something else than HTTP.
@@ -293,6 +228,13 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
     })
 }
 
+/// The name of the server does not exist. The standard library has no other sign of it than the text of the resolver.
+fn is_unknown_name(cause: &str) -> bool {
+    let is_lookup = cause.starts_with("failed to lookup address information");
+    // Of glibc and of musl, when the servers of the resolver do not answer.
+    is_lookup && !["Temporary failure", "Try again"].iter().any(|passes| cause.contains(passes))
+}
+
 /// The innermost cause of an error, which has the useful text.
 pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
@@ -302,12 +244,8 @@ pub(crate) fn root_cause(error: &dyn Error) -> String {
     cause.to_string()
 }
 
-/// Request header with the idempotency key.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Response header that marks a job created by an earlier request.
 const IDEMPOTENT_REPLAY: HeaderName = HeaderName::from_static("idempotent-replay");
-/// Delays before each attempt to create a job. A restart of the server takes one or two seconds.
-const RETRY_DELAYS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(500), Duration::from_secs(2)];
 /// Servers on the same network answer within milliseconds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longer than any `wait` of this program (60 s). Event streams carry a comment every 15 s.
@@ -349,6 +287,14 @@ mod tests {
             assert!(told.starts_with("--server: ") && told.contains(why), "{server}: {told}");
             assert!(!told.contains("hunter2"), "{told}");
         }
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_is_told_from_a_resolver_that_is_away() {
+        let lookup = |why: &str| is_unknown_name(&format!("failed to lookup address information: {why}"));
+        assert!(lookup("Name or service not known") && lookup("Name does not resolve"));
+        assert!(!lookup("Temporary failure in name resolution") && !lookup("Try again"));
+        assert!(!is_unknown_name("Connection refused (os error 111)"));
     }
 
     #[test]

@@ -2,11 +2,16 @@
 //! succeeded, `results` prints what the members left, and `follow` prints their output.
 
 mod list;
+mod made;
 mod results;
+mod resume;
+mod resumed_rest;
 mod retry;
 mod set;
 
 pub(crate) use list::{ListFlags, list};
+pub(crate) use made::{Output, submit};
+pub(crate) use resume::resume;
 
 use std::time::Duration;
 
@@ -14,10 +19,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 use server::http::present::shapes::Pause;
 
-use crate::api::{Api, idempotency_key, parse};
+use crate::api::{Api, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogRequest, Together};
+use crate::outage::{Awaited, Outage, until_answered};
 use crate::progress::{self, BatchView as _, Display};
 use crate::records;
 use crate::screen::{self, Format};
@@ -121,16 +127,22 @@ enum BatchOperation {
 /// A member did not succeed, or the server was away for too long.
 async fn follow(api: &Api, format: Format, id: u64) -> anyhow::Result<()> {
     records::refuse_records(format)?;
-    let json = api.json(api.get(&["api", "batches", &id.to_string()])).await?;
-    let batch: BatchSummary = parse(api, &json)?;
     let wanted = LogRequest::everything(id, format.is_json());
-    let end = logs::follow_together(api, &wanted, Together::Batch(id, batch.count));
+    let end = async {
+        let mut outage = Outage::before_first_answer(None);
+        let ask = async || api.json(api.get(&["api", "batches", &id.to_string()])).await;
+        let batch: BatchSummary =
+            parse(api, &until_answered(Some(&mut outage), Awaited::FollowedBatch(id), ask).await?)?;
+        logs::follow_together(api, &wanted, Together::Batch(id, batch.count)).await
+    };
     let ended = tokio::select! {
-        ended = end => ended?,
+        // Its signal handler is there before the first note.
+        biased;
         _ = tokio::signal::ctrl_c() => {
             screen::note(&format!("longshore: batch {id} continues; stop it with 'longshore batch {id} cancel'"));
             return Err(Failure::silent(Exit::Interrupted).into());
         }
+        ended = end => ended?,
     };
     let ended: BatchSummary = parse(api, &ended)?;
     screen::note(&format!("longshore: batch {id} {}: {}", state_text(&ended), ended.members_text()));
@@ -150,7 +162,13 @@ pub(crate) async fn batch(flags: Flags) -> anyhow::Result<()> {
         None => {}
     }
     match (flags.wait, flags.operation) {
-        (Some(limit), operation) => wait(&api, flags.id, limit, operation.is_some(), &flags.output()).await,
+        (Some(limit), operation) => {
+            let outage = match operation {
+                Some(_) => Outage::default(),
+                None => Outage::before_first_answer(limit),
+            };
+            wait(&api, flags.id, limit, outage, &flags.output()).await
+        }
         (None, Some(_)) => Ok(()),
         (None, None) => {
             let json = api.json(api.get(&["api", "batches", &flags.id.to_string()])).await?;
@@ -218,26 +236,30 @@ impl Flags {
     }
 }
 
-/// Waits for the end of a batch and prints how it ended. `was_reached` says that the server has answered before.
+/// Waits for the end of a batch and prints how it ended. The outage says whether the server has answered before, and what is left of the limit.
 ///
 /// # Errors
-/// A member did not succeed, or the time is up.
+/// A member did not succeed, the time is up, or the server was away for too long.
 async fn wait(
     api: &Api,
     id: u64,
     limit: Option<Duration>,
-    was_reached: bool,
+    mut outage: Outage,
     output: &Output,
 ) -> anyhow::Result<()> {
     let Output { format, quiet, .. } = *output;
     let display = if quiet { Display::Quiet } else { Display::new() };
-    let end = progress::wait_for_end(api, id, was_reached, display);
     let end = async {
+        let left = outage.left();
+        let end = progress::wait_for_end(api, id, &mut outage, display);
         match limit {
             None => end.await,
             Some(limit) => {
-                if let Ok(ended) = tokio::time::timeout(limit, end).await {
+                if let Ok(ended) = tokio::time::timeout(left.unwrap_or(limit), end).await {
                     return ended;
+                }
+                if let Some(failure) = outage.into_failure() {
+                    return Err(failure);
                 }
                 progress::print_unended(api, format, "batches", id).await?;
                 let text = format!("batch {id} has not ended after {limit:?}, and continues");
@@ -246,11 +268,13 @@ async fn wait(
         }
     };
     let ended: Value = tokio::select! {
-        ended = end => ended?,
+        // Its signal handler is there before the first note.
+        biased;
         _ = tokio::signal::ctrl_c() => {
             screen::note(&format!("longshore: batch {id} continues; stop it with 'longshore batch {id} cancel'"));
             return Err(Failure::silent(Exit::Interrupted).into());
         }
+        ended = end => ended?,
     };
     let batch: FullBatch = parse(api, &ended)?;
     match format {
@@ -321,67 +345,4 @@ pub(crate) fn state_text(batch: &BatchSummary) -> String {
 
 fn batch_text(batch: Option<u64>) -> String {
     batch.map(|batch| format!("batch {batch}")).unwrap_or_default()
-}
-
-/// Submits several jobs of one definition, and waits for them if asked to.
-pub(crate) async fn submit(
-    api: &Api,
-    request: reqwest::RequestBuilder,
-    key: Option<&str>,
-    output: &Output,
-) -> anyhow::Result<()> {
-    let made = api.create_job(request, &idempotency_key(key)?).await?;
-    // Without a key it is random, so only a repetition of this request can have used it.
-    if key.is_some() {
-        made.note_batch_replay(parse::<view::Batch>(api, &made.json)?.batch);
-    }
-    print_made(api, &made.json, output).await
-}
-
-/// Prints a batch that was just made, and waits for its end if asked to.
-async fn print_made(api: &Api, made: &Value, output: &Output) -> anyhow::Result<()> {
-    let batch: view::Batch = parse(api, made)?;
-    if let Some(warning) = &batch.warning {
-        screen::note(&format!("warning: {}", warning.text));
-    }
-    if batch.duplicates > 0 {
-        let jobs = screen::counted(batch.duplicates, "job");
-        screen::note(&format!("longshore: {jobs} not created: others have their unique keys"));
-    }
-    if batch.count == 0 {
-        // There is no batch to name.
-        if output.format == Format::Name {
-            return Ok(());
-        }
-        return records::print(output.format, made, "batch").map(drop);
-    }
-    if let Some(limit) = output.wait {
-        if !output.quiet {
-            let jobs = screen::counted(batch.count, "job");
-            screen::note(&format!("longshore: batch {} has {jobs}", batch.batch));
-        } else if output.format.is_text() {
-            screen::line(&batch.batch.to_string())?;
-        }
-        return wait(api, batch.batch, limit, true, output).await;
-    }
-    match output.format {
-        Format::Table | Format::Wide if output.quiet => screen::line(&batch.batch.to_string()),
-        Format::Table | Format::Wide => screen::line(&format!(
-            "batch {id} has {}, {} to {}; follow it with: longshore batch {id} --wait",
-            screen::counted(batch.count, "job"),
-            batch.first,
-            batch.last,
-            id = batch.batch
-        )),
-        format => records::print(format, made, "batch").map(drop),
-    }
-}
-
-/// The output of `longshore run` about a batch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Output {
-    pub(crate) format: Format,
-    pub(crate) quiet: bool,
-    /// Wait for the end, at most this long.
-    pub(crate) wait: Option<Option<Duration>>,
 }

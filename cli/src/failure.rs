@@ -3,6 +3,7 @@
 //! A [`Failure`] has one line for people, a hint, the server's problem document, and an exit code. Other errors exit with code 1.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -67,6 +68,10 @@ impl Exit {
 pub(crate) struct Failure {
     /// Exit code.
     pub(crate) exit: Exit,
+    /// The server is unavailable, and no wait mends that by itself: its address is wrong, or it refuses for a reason that lasts.
+    pub(crate) is_persistent: bool,
+    /// The pause that the server asked for.
+    pub(crate) retry_after: Option<Duration>,
     text: String,
     hint: String,
     /// All faults, a line each, printed before the text.
@@ -83,7 +88,26 @@ impl Failure {
 
     /// Creates a failure that prints nothing, because everything was printed before.
     pub(crate) const fn silent(exit: Exit) -> Self {
-        Self { exit, text: String::new(), hint: String::new(), faults: Vec::new(), problem: None }
+        let (is_persistent, retry_after, problem) = (false, None, None);
+        let text = String::new();
+        Self { exit, is_persistent, retry_after, text, hint: String::new(), faults: Vec::new(), problem }
+    }
+
+    /// Marks an error that no wait mends.
+    pub(crate) const fn persistent(mut self) -> Self {
+        self.is_persistent = true;
+        self
+    }
+
+    /// Sets the pause that the server asked for.
+    pub(crate) const fn retry_after(mut self, pause: Option<Duration>) -> Self {
+        self.retry_after = pause;
+        self
+    }
+
+    /// The text without the hint.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Puts words before the text.

@@ -41,6 +41,11 @@ pub(crate) fn parse_several(text: &str) -> Result<JobRef, String> {
 }
 
 impl JobRef {
+    /// True if the server is asked for the ids.
+    pub(crate) const fn needs_request(&self) -> bool {
+        matches!(self, Self::Members(..))
+    }
+
     /// The id of the one job that [`parse_one`] has read.
     ///
     /// # Errors

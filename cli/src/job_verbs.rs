@@ -18,6 +18,7 @@ use crate::args::CommonArgs;
 use crate::bulk::{Operation, Selection, apply_to_all, cancel_batch};
 use crate::failure::{self, Exit, Failure};
 use crate::job_refs;
+use crate::outage::Outage;
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::JobView as _;
@@ -132,6 +133,8 @@ struct VerbResult {
     made_unknown: u64,
     /// True if the verb waits for the made jobs, and prints them at their ends.
     waits: bool,
+    /// The outage of a verb that waits, for all of its requests.
+    outage: Option<Outage>,
     /// Exit code of the first refusal.
     first_refusal: Option<Exit>,
 }
@@ -144,6 +147,7 @@ impl VerbResult {
             made: Vec::new(),
             made_unknown: 0,
             waits: false,
+            outage: None,
             first_refusal: None,
         }
     }
@@ -191,6 +195,18 @@ impl VerbResult {
     fn interrupted(mut self, ids: &[u64]) -> anyhow::Result<()> {
         self.note_interrupt(ids);
         self.finish()
+    }
+
+    /// Returns true if the next request would fail as well: the server is away, or the time is up.
+    fn ends_with(&self, error: &anyhow::Error) -> bool {
+        match failure::exit_of(error) {
+            Exit::TimedOut => true,
+            // A limit of one definition is none of the next one.
+            Exit::Unavailable => error
+                .downcast_ref::<Failure>()
+                .is_none_or(|failure| failure.document().is_none() || (self.waits && !failure.is_persistent)),
+            _ => false,
+        }
     }
 
     fn note_interrupt(&mut self, ids: &[u64]) {

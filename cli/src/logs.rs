@@ -31,9 +31,9 @@ use self::together::show_together;
 pub(crate) use self::together::{Together, follow_together};
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, exit_of};
 use crate::job_refs::{self, JobRef};
-use crate::outage::{Awaited, Outage};
+use crate::outage::{Awaited, Outage, until_answered};
 use crate::records;
 use crate::screen;
 use crate::screen::job_output::JobOutputs;
@@ -90,7 +90,8 @@ pub(crate) struct Flags {
 pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
     records::refuse_records(flags.common.format)?;
     let api = Api::new(&flags.common.server_args)?;
-    let id = flags.id.id(&api).await?;
+    let mut outage = flags.follow.then(|| Outage::before_first_answer(None));
+    let id = until_answered(outage.as_mut(), Awaited::Nothing, async || flags.id.id(&api).await).await?;
     let wanted = LogRequest {
         id,
         attempt: flags.attempt.and_then(AttemptChoice::number),
@@ -115,7 +116,12 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
         return show_all(&api, &wanted).await;
     }
     if flags.follow {
-        let parent = print_until_end(&api, &wanted, &mut notes).await?;
+        // A member was looked up by a request.
+        let outage = match flags.id {
+            JobRef::Id(_) => Outage::before_first_answer(None),
+            JobRef::Members(..) => Outage::default(),
+        };
+        let parent = print_until_end(&api, &wanted, &mut notes, outage).await?;
         if let Some(parent) = &parent {
             let parent: view::Job = parse(&api, parent)?;
             screen::note(&format!("longshore: job {} {}", parent.id, parent.end_text()));
@@ -128,7 +134,7 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
             let exit = parse::<view::Job>(&api, &ended)?.failure_exit();
             return exit.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()));
         }
-    } else if has_members(&api, id).await {
+    } else if has_members(&api, id).await.unwrap_or(false) {
         show_together(&api, &wanted, Together::MembersOf(id)).await?;
     } else if show(&api, &wanted, false, &notes.reported_ends).await? == NO_ATTEMPT {
         notes::tell_unstarted(&api, &wanted).await;
@@ -138,16 +144,22 @@ pub(crate) async fn logs(flags: Flags) -> anyhow::Result<()> {
 
 /// Prints the output of a job, or of its members, until it has ended, and returns its final JSON.
 pub(crate) async fn follow(api: &Api, wanted: &LogRequest, notes: &mut Notes) -> anyhow::Result<Value> {
-    match print_until_end(api, wanted, notes).await? {
+    match print_until_end(api, wanted, notes, Outage::default()).await? {
         Some(parent) => Ok(parent),
         None => notes.beside(api, wanted.id, wait_for_end(api, wanted.id)).await,
     }
 }
 
 /// Prints the output of a job, or of its members, until it has ended. Returns the final JSON of a job that has members.
-async fn print_until_end(api: &Api, wanted: &LogRequest, notes: &mut Notes) -> anyhow::Result<Option<Value>> {
+async fn print_until_end(
+    api: &Api,
+    wanted: &LogRequest,
+    notes: &mut Notes,
+    mut outage: Outage,
+) -> anyhow::Result<Option<Value>> {
     let id = wanted.id;
-    if !has_members(api, id).await {
+    let ask = async || has_members(api, id).await;
+    if !until_answered(Some(&mut outage), wanted.awaited(), ask).await? {
         let reported_ends = notes.reported_ends.clone();
         let got_members = tokio::select! {
             biased;
@@ -162,10 +174,15 @@ async fn print_until_end(api: &Api, wanted: &LogRequest, notes: &mut Notes) -> a
     follow_together(api, wanted, Together::MembersOf(id)).await.map(Some)
 }
 
-/// The job runs on several workers, and has members by now. The request for its output reports a server that does not answer.
-async fn has_members(api: &Api, id: u64) -> bool {
-    let job = api.json(api.get(&["api", "jobs", &id.to_string()])).await;
-    job.is_ok_and(|job| !job["members"].is_null())
+/// The job runs on several workers, and has members by now. The request for its output reports a refusal.
+///
+/// # Errors
+/// The server is unavailable.
+async fn has_members(api: &Api, id: u64) -> anyhow::Result<bool> {
+    match api.json(api.get(&["api", "jobs", &id.to_string()])).await {
+        Err(error) if exit_of(&error) == Exit::Unavailable => Err(error),
+        job => Ok(job.is_ok_and(|job| !job["members"].is_null())),
+    }
 }
 
 /// Waits until a job has ended, and returns its final JSON.
@@ -195,8 +212,6 @@ struct ResumeState {
     last: Option<String>,
     /// Number of the attempt whose output is printed.
     attempt: u32,
-    /// The server was reached before.
-    was_connected: bool,
     /// The failed connections since the last event.
     outage: Outage,
     /// The look of each stream, with incomplete characters at its end.
@@ -238,20 +253,12 @@ async fn show(
     follow: bool,
     reported_ends: &ReportedEnds,
 ) -> anyhow::Result<u32> {
-    // A verb that prints from the first byte has made the job, so it reached the server before.
-    let (last, was_connected) = (wanted.from_first.then(|| START_EVENT_ID.to_owned()), wanted.from_first);
+    let last = wanted.from_first.then(|| START_EVENT_ID.to_owned());
     let member = wanted.member.clone();
     let looks = JobOutputs::new(wanted.timestamps);
     let (names_attempt, reported_ends) = (wanted.names_attempt, reported_ends.clone());
-    let mut resume = ResumeState {
-        last,
-        was_connected,
-        looks,
-        member,
-        names_attempt,
-        reported_ends,
-        ..ResumeState::default()
-    };
+    let mut resume =
+        ResumeState { last, looks, member, names_attempt, reported_ends, ..ResumeState::default() };
     loop {
         let opened_at = Instant::now();
         let Err(error) = print_response(api, wanted, follow, &mut resume).await else {
@@ -259,7 +266,8 @@ async fn show(
             end_last_lines(follow, &mut resume)?;
             return Ok(resume.attempt);
         };
-        if !follow || !resume.was_connected {
+        // A verb that follows has asked for the job before.
+        if !follow {
             return Err(error);
         }
         // A job may be silent for hours, so a connection that lasted a while did not fail.
@@ -285,7 +293,6 @@ async fn print_response(
         request = request.header("last-event-id", last);
     }
     let mut events = Events::of(api, api.send(request).await?)?;
-    resume.was_connected = true;
     while let Some(event) = events.next().await? {
         match event.name.as_str() {
             "attempt" => switch_attempt(wanted, &event.read(api)?, resume)?,

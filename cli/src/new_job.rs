@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::api::{Api, CreatedJob, parse};
 use crate::failure::{Exit, Failure};
 use crate::logs::{self, LogRequest, Notes};
+use crate::outage::Outage;
 use crate::screen::{self, Format};
 use crate::view::{self, JobView as _};
 use crate::{duration, progress, records};
@@ -36,6 +37,12 @@ impl NewJobArgs {
         Ok(())
     }
 
+    /// The outage of a server that has not answered yet, if the verb waits.
+    pub(crate) fn outage(self) -> Option<Outage> {
+        let limit = self.wait.or(self.follow.then_some(None))?;
+        Some(Outage::before_first_answer(limit))
+    }
+
     /// True if the verb prints text for people about the job, and does not wait.
     pub(crate) fn prints_text(self, format: Format) -> bool {
         format.is_text() && !self.quiet && !self.follow && self.wait.is_none()
@@ -46,7 +53,8 @@ impl NewJobArgs {
         if self.quiet && format.is_text() { Format::Name } else { format }
     }
 
-    /// Prints the job as the flags say, `text` for people. With --wait or --follow, returns after its end.
+    /// Prints the job as the flags say, `text` for people. With --wait or --follow, returns after its end. The time of --wait counts from the
+    /// beginning of the outage.
     ///
     /// # Errors
     /// The job did not succeed, the time is up, or the server was away for too long.
@@ -56,6 +64,7 @@ impl NewJobArgs {
         format: Format,
         made: &Value,
         text: &str,
+        outage: Option<&Outage>,
     ) -> anyhow::Result<()> {
         let job: view::Job = parse(api, made)?;
         if !self.follow && self.wait.is_none() {
@@ -69,12 +78,15 @@ impl NewJobArgs {
         } else if format.is_text() {
             screen::line(&job.id.to_string())?;
         }
+        let left = outage.and_then(Outage::left);
         let ended = tokio::select! {
-            ended = self.wait_for_end(api, format, job.id) => ended?,
+            // Its signal handler is there before the first note.
+            biased;
             _ = tokio::signal::ctrl_c() => {
                 screen::note(&format!("longshore: job {id} continues; follow it with 'longshore logs -f {id}', stop it with 'longshore cancel {id}'", id = job.id));
                 return Err(Failure::silent(Exit::Interrupted).into());
             }
+            ended = self.wait_for_end(api, format, job.id, left) => ended?,
         };
         records::print(format, &ended, "id")?;
         let job: view::Job = parse(api, &ended)?;
@@ -87,8 +99,14 @@ impl NewJobArgs {
         job.failure_exit().map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
     }
 
-    /// Follows the job or waits for it, and returns its final JSON.
-    async fn wait_for_end(self, api: &Api, format: Format, id: u64) -> anyhow::Result<Value> {
+    /// Follows the job or waits for it for the rest of the time, and returns its final JSON.
+    async fn wait_for_end(
+        self,
+        api: &Api,
+        format: Format,
+        id: u64,
+        left: Option<Duration>,
+    ) -> anyhow::Result<Value> {
         let mut notes = Notes::default();
         if self.follow {
             return logs::follow(api, &LogRequest::everything(id, false), &mut notes).await;
@@ -100,7 +118,7 @@ impl NewJobArgs {
         match self.wait.flatten() {
             None => end.await,
             Some(limit) => {
-                if let Ok(ended) = tokio::time::timeout(limit, end).await {
+                if let Ok(ended) = tokio::time::timeout(left.unwrap_or(limit), end).await {
                     return ended;
                 }
                 progress::print_unended(api, format, "jobs", id).await?;

@@ -12,6 +12,7 @@ use crate::batches;
 use crate::duration;
 use crate::job_refs::{self, JobRef};
 use crate::jobs;
+use crate::outage::{Awaited, Outage, until_answered};
 use crate::records;
 use crate::screen;
 use crate::view::{Dependency, Pipeline, PipelineJob, in_words};
@@ -55,12 +56,15 @@ enum Operation {
 /// Shows a pipeline or repeats a part of it.
 pub(crate) async fn pipeline(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
-    let id = flags.id.id(&api).await?.to_string();
+    let mut outage = flags.wait.map(Outage::before_first_answer);
+    // An id alone needs no request, and is no answer of the server.
+    let asked = outage.as_mut().filter(|_| flags.id.needs_request());
+    let id = until_answered(asked, Awaited::Nothing, async || flags.id.id(&api).await).await?.to_string();
     if let Some(Operation::Retry) = flags.operation {
         let request = api.request(Method::POST, &["api", "jobs", &id, "pipeline", "retry"]);
         let request = request.query(&[("revision", &flags.revision)]);
         let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
-        return batches::submit(&api, request, None, &output).await;
+        return batches::submit(&api, request, None, &output, outage).await;
     }
     let json = api.json(api.get(&["api", "jobs", &id, "pipeline"])).await?;
     if records::print_list(flags.common.format, &json, "jobs", "id")? {

@@ -32,24 +32,24 @@ impl BatchView for BatchSummary {
     }
 }
 
-/// Waits until a batch has ended, displays its progress meanwhile, and returns its final JSON. `was_reached` says that the server has
-/// answered before.
+/// Waits until a batch has ended, displays its progress meanwhile, and returns its final JSON.
 ///
 /// # Errors
-/// The server refused the request, did not answer the first one, or was away for too long.
+/// The server refused the request, or was away for too long.
 pub(crate) async fn wait_for_end(
     api: &Api,
     id: u64,
-    mut was_reached: bool,
+    outage: &mut Outage,
     mut display: Display,
 ) -> anyhow::Result<Value> {
-    let mut outage = Outage::default();
+    let mut has_failed = false;
     loop {
-        let asked_at = Instant::now();
-        let request = api.get(&["api", "batches", &id.to_string()]).query(&[("wait", WAIT)]);
+        let (asked_at, mut pause) = (Instant::now(), PAUSE);
+        // After a failure the server answers at once, which shows that it is back.
+        let wait = (!has_failed).then_some([("wait", WAIT)]);
+        let request = api.get(&["api", "batches", &id.to_string()]).query(&wait);
         match api.json(request).await {
             Ok(json) => {
-                was_reached = true;
                 outage.end();
                 let batch: BatchSummary = parse(api, &json)?;
                 display.update(&batch);
@@ -57,12 +57,18 @@ pub(crate) async fn wait_for_end(
                     display.finish();
                     return Ok(json);
                 }
+                if std::mem::take(&mut has_failed) {
+                    continue;
+                }
             }
-            Err(error) if was_reached => outage.retry_or_fail(error, Awaited::Batch(id))?,
-            Err(error) => return Err(error),
+            Err(error) => {
+                has_failed = true;
+                outage.retry_or_fail(error, Awaited::Batch(id))?;
+                pause = pause.max(outage.pause());
+            }
         }
         // A server that is stopping or busy answers at once.
-        sleep(PAUSE.saturating_sub(asked_at.elapsed())).await;
+        sleep(pause.saturating_sub(asked_at.elapsed())).await;
     }
 }
 

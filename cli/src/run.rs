@@ -15,6 +15,7 @@ use crate::api::{Api, CreatedJob, idempotency_key, parse};
 use crate::args::CommonArgs;
 use crate::failure::{Exit, Failure};
 use crate::new_job::{NewJobArgs, note_warning};
+use crate::outage::Outage;
 use crate::overrides::{self, Overrides, object};
 use crate::screen;
 use crate::view::JobView as _;
@@ -43,6 +44,7 @@ use crate::{batches, definitions, duration, view};
 With --follow and --wait the exit code is the container's, also of one that was stopped (143 after SIGTERM), and 0 after any success;
 1 if the job ended without one (cancelled before its start, lost, …).
 It is 124 when the time of --wait is up, and 6 when the server was away for 15 minutes: the job goes on.
+A server that is away at first is waited for as long, or for the time of --wait.
 Ctrl-C does not stop the job: use 'longshore cancel'.")]
 pub(crate) struct Flags {
     #[command(flatten)]
@@ -92,10 +94,11 @@ pub(crate) struct Flags {
 pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
     flags.next.check(flags.common.format)?;
     let api = Api::new(&flags.common.server_args)?;
+    let mut outage = flags.next.outage();
     if flags.count.is_some() || flags.each.each.is_some() {
-        return submit_batch(&api, &flags).await;
+        return submit_batch(&api, &flags, outage).await;
     }
-    let made = submit(&api, &flags).await?;
+    let made = submit(&api, &flags, outage.as_mut()).await?;
     let job: view::Job = parse(&api, &made.json)?;
     // Without --key the key is random, so only a repetition of this request can have used it.
     if flags.key.is_some() {
@@ -107,21 +110,26 @@ pub(crate) async fn run(flags: Flags) -> anyhow::Result<()> {
     note_warning(&job);
     let id = job.id;
     let text = format!("job {id} is {}; follow it with: longshore logs -f {id}", job.state_text());
-    flags.next.print(&api, flags.common.format, &made.json, &text).await
+    flags.next.print(&api, flags.common.format, &made.json, &text, outage.as_ref()).await
 }
 
-async fn submit_batch(api: &Api, flags: &Flags) -> anyhow::Result<()> {
+async fn submit_batch(api: &Api, flags: &Flags, mut outage: Option<Outage>) -> anyhow::Result<()> {
     let output =
         batches::Output { format: flags.common.format, quiet: flags.next.quiet, wait: flags.next.wait };
     let request = match &flags.each.each {
-        Some(file) => each_request(api, flags, file).await?,
+        Some(file) => each_request(api, flags, file, outage.as_mut()).await?,
         None => request(api, flags)?,
     };
-    batches::submit(api, request, flags.key.as_deref(), &output).await
+    batches::submit(api, request, flags.key.as_deref(), &output, outage).await
 }
 
 /// The request for a job for each line of a file. A batch has its options in the query.
-async fn each_request(api: &Api, flags: &Flags, file: &Path) -> anyhow::Result<RequestBuilder> {
+async fn each_request(
+    api: &Api,
+    flags: &Flags,
+    file: &Path,
+    outage: Option<&mut Outage>,
+) -> anyhow::Result<RequestBuilder> {
     if file.as_os_str() == "-" && flags.overrides.reads_stdin() {
         let text = "--each and --input cannot both read standard input";
         return Err(Failure::new(Exit::Usage, text).hint("put one of them into a file").into());
@@ -138,11 +146,13 @@ async fn each_request(api: &Api, flags: &Flags, file: &Path) -> anyhow::Result<R
     if flags.require_worker {
         request = request.query(&[("require_worker", "1")]);
     }
-    Ok(request.body(flags.each.body(file, api, &flags.name, &fields).await?))
+    let body = flags.each.body(file, api, (&flags.name, &fields), outage).await?;
+    Ok(request.body(body))
 }
 
-async fn submit(api: &Api, flags: &Flags) -> anyhow::Result<CreatedJob> {
-    api.create_job(request(api, flags)?, &idempotency_key(flags.key.as_deref())?).await
+async fn submit(api: &Api, flags: &Flags, outage: Option<&mut Outage>) -> anyhow::Result<CreatedJob> {
+    let key = idempotency_key(flags.key.as_deref())?;
+    api.create_job_until_interrupt(request(api, flags)?, &key, outage).await
 }
 
 fn request(api: &Api, flags: &Flags) -> Result<RequestBuilder, Failure> {

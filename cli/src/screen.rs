@@ -205,12 +205,13 @@ pub(crate) fn records(bytes: &[u8], text: &mut Utf8Stream) -> anyhow::Result<()>
 /// Prints a line to standard error, beside the result.
 pub(crate) fn note(text: &str) {
     // Writing fails if standard error is closed, which does not matter for the result.
-    let _ = writeln!(io::stderr(), "{}", visible(text));
+    // One write for the whole line: standard error is not buffered, and others may write to it.
+    let _ = io::stderr().write_all(format!("{}\n", visible(text)).as_bytes());
 }
 
 /// Prints several lines to standard error.
 pub(crate) fn note_lines(text: &str) {
-    let _ = writeln!(io::stderr(), "{}", shown(text, |c| c == '\n'));
+    let _ = io::stderr().write_all(format!("{}\n", shown(text, |c| c == '\n')).as_bytes());
 }
 
 /// Returns true if standard error is a terminal that shows colours.

@@ -12,12 +12,15 @@ use crate::batches;
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::outage::Outage;
 
 /// Create the jobs that a file lists: all of them, or none.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   longshore submit jobs.json             a JSON array of jobs, or a job a line
   longshore submit - --wait < jobs.json  wait until all have ended
+  longshore submit jobs.json --key nightly-2026-03-01 --resume
+                                         go on with the batch of an earlier run, if there is one
 
 A job of the list is an object with the \"name\" of its definition and the fields of a submission. Jobs can come after one another:
   {\"name\": \"extract\"}
@@ -44,6 +47,11 @@ pub(crate) struct Flags {
     /// Idempotency key: make no second batch if one was made with this key [default: a random key, for repeating the request].
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// Go on with the batch that an earlier run has made with this --key: wait for its end, repeat the members that have not succeeded, and wait
+    /// for these, too. The exit code is 0 if in the end all members have succeeded, or the retries of those that had not; 4, and nothing is
+    /// repeated, if some of them are no longer kept. Implies --wait.
+    #[arg(long)]
+    resume: bool,
     /// Print only the number of the batch. With --wait only the exit code tells how it ended.
     #[arg(short = 'q', long)]
     quiet: bool,
@@ -51,6 +59,13 @@ pub(crate) struct Flags {
 
 /// Makes the jobs of a list.
 pub(crate) async fn submit(flags: Flags) -> anyhow::Result<()> {
+    let key = flags.key.as_deref();
+    if flags.resume && key.is_none() {
+        let text = "--resume needs --key, which finds the batch of an earlier run";
+        let hint =
+            "give the runs for the same data the same key, such as --key \"nightly-$LONGSHORE_SCHEDULED_AT\"";
+        return Err(Failure::new(Exit::Usage, text).hint(hint).into());
+    }
     let api = Api::new(&flags.common.server_args)?;
     let text = files::read_input(&flags.file, BYTES_MAX)?;
     let is_array = text.trim_start().starts_with('[');
@@ -73,7 +88,13 @@ pub(crate) async fn submit(flags: Flags) -> anyhow::Result<()> {
         request = request.query(&[("concurrency", limit)]);
     }
     let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
-    batches::submit(&api, request, flags.key.as_deref(), &output).await
+    match key.filter(|_| flags.resume) {
+        Some(key) => batches::resume(&api, request, key, &output).await,
+        None => {
+            let outage = flags.wait.map(Outage::before_first_answer);
+            batches::submit(&api, request, key, &output, outage).await
+        }
+    }
 }
 
 /// As much as the server takes.

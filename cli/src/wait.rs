@@ -3,11 +3,12 @@
 //! Each wait is a request that the server answers at the end, so a server that is restarted meanwhile only delays it. The jobs go on
 //! whatever becomes of the verb.
 
+mod contact;
 mod subject_ref;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::contact::Contact;
 use self::subject_ref::SubjectRef;
 use crate::api::{Api, parse};
 use crate::args::CommonArgs;
@@ -37,7 +39,8 @@ use crate::{batches, duration, records};
 A line is printed at each end. The exit code is 0 if all succeeded, else that of the first ID of
 the command line that did not: the exit code of a job, as with 'run --wait'; 1 for a batch, and for
 a job that ended without one (cancelled, lost, …). It is 124 when the time is up, and 6 when the
-server was away for 15 minutes. What has not ended goes on then, as after Ctrl-C.")]
+server was away for 15 minutes, or from the start until the time of --timeout was up. What has not
+ended goes on then, as after Ctrl-C.")]
 pub(crate) struct Flags {
     #[command(flatten)]
     common: CommonArgs,
@@ -112,15 +115,21 @@ struct Waited {
 /// Waits until all have ended.
 pub(crate) async fn wait(flags: Flags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
+    let mut outage = Outage::before_first_answer(flags.timeout);
+    let subjects = tokio::select! {
+        // Its signal handler is there before the first note.
+        biased;
+        _ = tokio::signal::ctrl_c() => return Err(Failure::silent(Exit::Interrupted).into()),
+        subjects = subject_ref::resolve(&api, &flags.ids, &mut outage) => subjects?,
+    };
     let ends = Ends {
         format: flags.common.format,
         quiet: false,
         names_unended: false,
         limit: flags.timeout,
         exit_when_up: Exit::TimedOut,
-        outage: None,
+        outage,
     };
-    let subjects = subject_ref::resolve(&api, &flags.ids).await?;
     ends.wait(&api, subjects.into_iter()).await
 }
 
@@ -132,12 +141,12 @@ pub(crate) struct Ends {
     pub(crate) quiet: bool,
     /// Formats for programs also show what has not ended when the wait is broken off: the caller may not know the ids.
     pub(crate) names_unended: bool,
-    /// Waits at most this long.
+    /// Waits at most this long since the start of the verb, which the outage knows.
     pub(crate) limit: Option<Duration>,
     /// The exit code when the time is up.
     pub(crate) exit_when_up: Exit,
-    /// `None` until the server has answered.
-    pub(crate) outage: Option<Outage>,
+    /// It says whether the server has answered before.
+    pub(crate) outage: Outage,
 }
 
 impl Ends {
@@ -145,28 +154,38 @@ impl Ends {
     ///
     /// # Errors
     /// One did not succeed, the time is up, or the server was away for too long.
-    pub(crate) async fn wait(
-        mut self,
-        api: &Api,
-        subjects: impl Iterator<Item = Subject>,
-    ) -> anyhow::Result<()> {
+    pub(crate) async fn wait(self, api: &Api, subjects: impl Iterator<Item = Subject>) -> anyhow::Result<()> {
         let format = self.format;
         let mut known = HashSet::new();
         let mut all: Vec<Waited> = subjects
             .filter(|subject| known.insert(*subject))
             .map(|subject| Waited { subject, end: None, json: None })
             .collect();
-        let limit = self.limit;
+        let (limit, left) = (self.limit, self.outage.left());
         let is_up = async {
-            match limit {
-                Some(limit) => sleep(limit).await,
+            match left {
+                Some(left) => sleep(left).await,
                 None => std::future::pending().await,
             }
         };
+        let awaited = match &all[..] {
+            [Waited { subject: Subject::Job(id), .. }] => Awaited::Job(*id),
+            [Waited { subject: Subject::Batch(id), .. }] => Awaited::Batch(*id),
+            _ => Awaited::Several,
+        };
+        let contact = Arc::new(Contact::new(self.outage, awaited));
+        let output = (format, self.quiet);
         let waited = tokio::select! {
-            waited = self.wait_for_all(api, &mut all) => waited,
-            () = is_up => Err(Failure::silent(Exit::TimedOut).into()),
+            // Its signal handler is there before the first note.
+            biased;
             _ = tokio::signal::ctrl_c() => Err(Failure::silent(Exit::Interrupted).into()),
+            waited = wait_for_all(api, &mut all, output, &contact) => waited,
+            () = is_up => Err(Failure::silent(Exit::TimedOut).into()),
+        };
+        let waited = match waited {
+            // Without an answer it is not known that anything goes on. A server that answers late is none that is away.
+            Err(error) if exit_of(&error) == Exit::TimedOut => Err(contact.take_failure().unwrap_or(error)),
+            waited => waited,
         };
         let stopped_by = waited.as_ref().err().map(exit_of);
         if stopped_by == Some(Exit::TimedOut) {
@@ -192,68 +211,74 @@ impl Ends {
             }
         }
     }
+}
 
-    /// Waits for all ends, and prints each.
-    ///
-    /// # Errors
-    /// The server refused a request, did not answer the first one, or was away for too long.
-    ///
-    /// # Cancel safety
-    /// The ends so far are in `all`, and are printed.
-    async fn wait_for_all(&mut self, api: &Api, all: &mut [Waited]) -> anyhow::Result<()> {
-        let contact = Arc::new(Contact {
-            outage: Mutex::new(self.outage.take()),
-            awaited: match all {
-                [Waited { subject: Subject::Job(id), .. }] => Awaited::Job(*id),
-                [Waited { subject: Subject::Batch(id), .. }] => Awaited::Batch(*id),
-                _ => Awaited::Several,
-            },
+/// Waits for all ends, and prints each, unless it is quiet.
+///
+/// # Errors
+/// The server refused a request, or was away for too long.
+///
+/// # Cancel safety
+/// The ends so far are in `all`, and are printed.
+async fn wait_for_all(
+    api: &Api,
+    all: &mut [Waited],
+    (format, quiet): (Format, bool),
+    contact: &Arc<Contact>,
+) -> anyhow::Result<()> {
+    let permits = Arc::new(Semaphore::new(REQUESTS_MAX));
+    let mut waits = JoinSet::new();
+    for (position, waited) in all.iter().enumerate() {
+        let (api, contact, permits, subject) =
+            (api.clone(), Arc::clone(contact), permits.clone(), waited.subject);
+        waits.spawn(async move {
+            let _permit = permits.acquire_owned().await;
+            (position, wait_for_end(&api, subject, &contact).await)
         });
-        let permits = Arc::new(Semaphore::new(REQUESTS_MAX));
-        let mut waits = JoinSet::new();
-        for (position, waited) in all.iter().enumerate() {
-            let (api, contact, permits, subject) =
-                (api.clone(), contact.clone(), permits.clone(), waited.subject);
-            waits.spawn(async move {
-                let _permit = permits.acquire_owned().await;
-                (position, wait_for_end(&api, subject, &contact).await)
-            });
-        }
-        while let Some(ended) = waits.join_next().await {
-            let (position, ended) = ended?;
-            let (json, end) = ended?;
-            match self.format {
-                Format::Table | Format::Wide if self.quiet => {}
-                Format::Table | Format::Wide => screen::line(&end.text)?,
-                Format::Ndjson => screen::line(&json.to_string())?,
-                Format::Json | Format::Csv | Format::Name => {}
-            }
-            all[position] = Waited { subject: all[position].subject, end: Some(end), json: Some(json) };
-        }
-        Ok(())
     }
+    while let Some(ended) = waits.join_next().await {
+        let (position, ended) = ended?;
+        let (json, end) = ended?;
+        match format {
+            Format::Table | Format::Wide if quiet => {}
+            Format::Table | Format::Wide => screen::line(&end.text)?,
+            Format::Ndjson => screen::line(&json.to_string())?,
+            Format::Json | Format::Csv | Format::Name => {}
+        }
+        all[position] = Waited { subject: all[position].subject, end: Some(end), json: Some(json) };
+    }
+    Ok(())
 }
 
 /// Waits for one end.
 async fn wait_for_end(api: &Api, subject: Subject, contact: &Contact) -> anyhow::Result<(Value, End)> {
     let (kind, id) = subject.path();
+    let mut has_failed = false;
     loop {
-        let asked_at = Instant::now();
-        let request = api.get(&["api", kind, &id.to_string()]).query(&[("wait", WAIT)]);
+        let (asked_at, mut pause) = (Instant::now(), PAUSE);
+        // After a failure the server answers at once, which shows that it is back: a wait would not for a minute.
+        let wait = (!has_failed).then_some([("wait", WAIT)]);
+        let request = api.get(&["api", kind, &id.to_string()]).query(&wait);
         match api.json(request).await {
             Ok(json) => {
                 contact.end_outage();
                 if let Some(end) = subject.end(api, &json)? {
                     return Ok((json, end));
                 }
+                if std::mem::take(&mut has_failed) {
+                    continue;
+                }
             }
             Err(error) => match (subject, exit_of(&error)) {
                 (Subject::Job(id), Exit::NotFound) => return Err(with_batch_hint(api, id, error).await),
-                _ => contact.retry_or_fail(error)?,
+                _ => {
+                    has_failed = true;
+                    pause = pause.max(contact.retry_or_fail(error)?);
+                }
             },
         }
         // A server that is stopping or busy answers at once.
-        sleep(PAUSE.saturating_sub(asked_at.elapsed())).await;
+        sleep(pause.saturating_sub(asked_at.elapsed())).await;
     }
 }
 
@@ -276,26 +301,6 @@ fn note_first_of_batch(all: &[Waited]) {
         screen::note(&format!(
             "longshore: job {id} is only the first one of batch {id}; for all of them: longshore wait batch:{id}"
         ));
-    }
-}
-
-/// The connection to the server, which all waits share: an outage is noted once.
-struct Contact {
-    /// `None` until the server has answered.
-    outage: Mutex<Option<Outage>>,
-    awaited: Awaited,
-}
-
-impl Contact {
-    fn end_outage(&self) {
-        self.outage.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().end();
-    }
-
-    fn retry_or_fail(&self, error: anyhow::Error) -> anyhow::Result<()> {
-        match &mut *self.outage.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(outage) => outage.retry_or_fail(error, self.awaited),
-            None => Err(error),
-        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Problem documents of the server as failures, in the words of this program.
 
 use clap::CommandFactory as _;
+use std::time::Duration;
+
 use client::ws::sentence_of_answer;
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
@@ -13,10 +15,15 @@ use crate::screen;
 /// Converts a response other than 2xx into a failure.
 pub(super) async fn failure_from(response: Response) -> Failure {
     let status = response.status();
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let retry_after = retry_after.map(Duration::from_secs);
     let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).map(<[u8]>::to_owned);
     let body = response.bytes().await.unwrap_or_default();
     if kind.as_ref().is_some_and(|kind| kind.starts_with(b"application/problem+json")) {
-        return failure_of(status, serde_json::from_slice(&body).unwrap_or_default());
+        let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let is_persistent = lasts(status, text_of(&problem, "code"), retry_after.is_some());
+        let failure = failure_of(status, problem).retry_after(retry_after);
+        return if is_persistent { failure.persistent() } else { failure };
     }
     let sentence = sentence_of_answer(kind.as_deref(), &body);
     let text = match &sentence {
@@ -26,9 +33,20 @@ pub(super) async fn failure_from(response: Response) -> Failure {
     match status {
         // A Longshore server explains each 400: this is another server, or a port that speaks TLS.
         StatusCode::BAD_REQUEST => {
-            Failure::new(Exit::Unavailable, text).hint("check --server or LONGSHORE_SERVER")
+            Failure::new(Exit::Unavailable, text).hint("check --server or LONGSHORE_SERVER").persistent()
         }
-        _ => with_hint(Exit::from_status(status.as_u16()), text, "", ""),
+        _ => with_hint(Exit::from_status(status.as_u16()), text, "", "").retry_after(retry_after),
+    }
+}
+
+/// The refusal is an answer to this request, and not a state of the server that passes: the caller asked to be refused, or a person must act.
+fn lasts(status: StatusCode, code: &str, has_retry_after: bool) -> bool {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => {
+            !has_retry_after || matches!(code, "limit_full" | "too_many_failures")
+        }
+        StatusCode::SERVICE_UNAVAILABLE => code == "no_worker",
+        _ => status == StatusCode::INSUFFICIENT_STORAGE,
     }
 }
 
@@ -185,6 +203,21 @@ mod tests {
             ["priority: out_of_range: 200 is too large; go lower", "after: invalid_type: it is no list"];
         assert_eq!(failure.faults(), faults);
         assert_eq!(failure.to_string(), "the request has 2 faults [out_of_range]");
+    }
+
+    #[test]
+    fn a_refusal_that_waiting_does_not_change_lasts() {
+        let lasts = |status, code, has_retry_after| {
+            lasts(StatusCode::from_u16(status).unwrap(), code, has_retry_after)
+        };
+        for (status, code) in [(429, "queue_full"), (429, "too_many_queued"), (503, "draining"), (502, "")] {
+            assert!(!lasts(status, code, true), "{code}");
+        }
+        for (status, code) in [(429, "limit_full"), (429, "too_many_failures"), (503, "no_worker")] {
+            assert!(lasts(status, code, true), "{code}");
+        }
+        assert!(lasts(429, "queue_full", false), "a batch that is larger than the queue");
+        assert!(!lasts(503, "not_ready", false) && lasts(507, "storage_low", true));
     }
 
     #[test]

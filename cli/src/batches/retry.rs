@@ -3,10 +3,12 @@
 use reqwest::Method;
 use serde_json::Value;
 
-use super::{Flags, Output, follow, print_made};
+use super::made::print_made;
+use super::{Flags, Output, follow};
 use crate::api::{self, Api, parse};
 use crate::bulk;
 use crate::failure::{Exit, Failure};
+use crate::outage::{Awaited, Outage, until_answered};
 use crate::records;
 use crate::screen::{self, Format};
 use crate::view::RetriedBatch;
@@ -28,19 +30,26 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
         return count(api, &flags, &path).await;
     }
     let key = api::idempotency_key(flags.key.as_deref())?;
+    let limit = flags.wait.or(flags.follow.then_some(None));
+    let mut outage = limit.map(Outage::before_first_answer);
     let mut counts_only = None;
     if !flags.yes {
-        match bulk::count(api, &path, &choice(&flags)).await? {
+        let count = async || bulk::count(api, &path, &choice(&flags)).await;
+        match until_answered(outage.as_mut(), Awaited::Nothing, count).await? {
             // With the key of an earlier command the server tells the batch that it made.
             0 if flags.key.is_some() => {}
             // A member that fails from now on was not counted, so nobody was asked about it.
             0 => counts_only = Some([("dry_run", "1")]),
-            count => bulk::ask("retry", "the batch has", &retriable(count))?,
+            count => {
+                bulk::ask("retry", "the batch has", &retriable(count))?;
+                // The time for the answer of a person is not part of the wait.
+                outage = limit.map(Outage::before_first_answer);
+            }
         }
     }
     let request = api.request(Method::POST, &path).query(&limits(&flags));
     let request = request.query(&choice(&flags)).query(&counts_only);
-    let made = api.create_job(request, &key).await?;
+    let made = api.create_job_until_interrupt(request, &key, outage.as_mut()).await?;
     let retried: RetriedBatch = parse(api, &made.json)?;
     if let (Some(_), Some(new)) = (&flags.key, &retried.batch) {
         made.note_batch_replay(new.batch);
@@ -66,7 +75,7 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
             follow(api, format, new.batch).await?;
         }
         Some(_) => {
-            print_made(api, &made.json, &flags.output()).await?;
+            print_made(api, &made.json, &flags.output(), outage).await?;
         }
         None => {
             let retried: RetriedBatch = parse(api, &made.json)?;

@@ -12,7 +12,8 @@ use super::retry::retried;
 use super::{VerbResult, named};
 use crate::api::{self, Api};
 use crate::bulk::BulkResult;
-use crate::failure::{Exit, Failure, exit_of};
+use crate::failure::{Exit, exit_of};
+use crate::outage::Outage;
 use crate::screen::{self, Format};
 use crate::view;
 
@@ -66,11 +67,13 @@ async fn apply_in_parts(
         body.insert("ids".into(), json!(ids));
         let request = request.json(&body);
         let answer = tokio::select! {
-            answer = send(api, request) => answer,
+            // Its signal handler is there before the first note.
+            biased;
             _ = &mut interrupt => {
                 result.note_interrupt(ids);
                 return Ok(());
             }
+            answer = send(api, request, result.outage.as_mut()) => answer,
         };
         // The next request would fail, too.
         let Some(answer) = result.record(answer) else { return Ok(()) };
@@ -99,13 +102,18 @@ async fn apply_in_parts(
     Ok(())
 }
 
-/// Sends the request with a key, so that it can be sent again and no job is retried twice.
-async fn send(api: &Api, request: reqwest::RequestBuilder) -> anyhow::Result<Value> {
+/// Sends the request with a key, so that it can be sent again and no job is retried twice. A verb that waits for the jobs also waits for a
+/// server that is away.
+async fn send(
+    api: &Api,
+    request: reqwest::RequestBuilder,
+    outage: Option<&mut Outage>,
+) -> anyhow::Result<Value> {
     let key = api::idempotency_key(None)?;
-    let sent = api.send_with_key(request, &key).await.unwrap_or_else(|lost| {
+    let sent = api.send_with_key(request, &key, outage).await.unwrap_or_else(|lost| {
         let hint =
             "the operation may have been done: look at the jobs with 'longshore ls' before you repeat it";
-        Err(Failure::new(Exit::Unavailable, lost).hint(hint).into())
+        Err(lost.hint(hint).into())
     });
     sent.map(|answer| answer.json)
 }

@@ -10,9 +10,9 @@ use crate::api::{self, Api};
 use crate::args::CommonArgs;
 use crate::bulk::{Operation, Selection, apply_to_all};
 use crate::failure::{Exit, Failure};
-use crate::job_refs;
+use crate::job_refs::{self, JobRef};
 use crate::new_job::{NewJobArgs, note_warning};
-use crate::outage::Outage;
+use crate::outage::{Awaited, Outage, until_answered};
 use crate::overrides::{self, Overrides};
 use crate::screen;
 use crate::{view, wait};
@@ -90,7 +90,11 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
     if let Some(query) = selected {
         return retry_selected(&api, flags, query).await;
     }
-    let ids = job_refs::ids(&api, &flags.selection.ids).await?;
+    let ask = async || job_refs::ids(&api, &flags.selection.ids).await;
+    let mut outage = flags.next.outage();
+    // Ids alone need no request, and are no answer of the server.
+    let asked = outage.as_mut().filter(|_| flags.selection.ids.iter().any(JobRef::needs_request));
+    let ids = until_answered(asked, Awaited::Nothing, ask).await?;
     flags.check_one_id(ids.len())?;
     if flags.next.follow && ids.len() > 1 {
         let hint = "use --wait, or follow each new job with 'longshore logs -f'";
@@ -99,8 +103,8 @@ pub(crate) async fn retry(flags: RetryFlags) -> anyhow::Result<()> {
     // It reads standard input, and tells the instant of --at: the flags are known to fit together.
     let changes = flags.changes()?;
     match ids[..] {
-        [id] => retry_one(&api, &flags, id, &changes).await,
-        _ => retry_several(&api, &flags, &ids, &changes).await,
+        [id] => retry_one(&api, &flags, id, &changes, outage).await,
+        _ => retry_several(&api, &flags, &ids, &changes, outage).await,
     }
 }
 
@@ -129,11 +133,19 @@ async fn retry_selected(
 }
 
 /// Retries a job, and waits for the new one if asked to.
-async fn retry_one(api: &Api, flags: &RetryFlags, id: u64, changes: &Changes) -> anyhow::Result<()> {
+async fn retry_one(
+    api: &Api,
+    flags: &RetryFlags,
+    id: u64,
+    changes: &Changes,
+    mut outage: Option<Outage>,
+) -> anyhow::Result<()> {
     let key = api::idempotency_key(flags.key.as_deref())?;
     let made = tokio::select! {
-        made = api.create_job(changes.request(api, id, &flags.revision), &key) => made?,
+        // Its signal handler is there before the first note.
+        biased;
         _ = tokio::signal::ctrl_c() => return VerbResult::new(flags.common.format).interrupted(&[id]),
+        made = api.create_job(changes.request(api, id, &flags.revision), &key, outage.as_mut()) => made?,
     };
     let job: view::Job = api::parse(api, &made.json)?;
     if flags.key.is_some() {
@@ -144,12 +156,19 @@ async fn retry_one(api: &Api, flags: &RetryFlags, id: u64, changes: &Changes) ->
     if job.duplicate && !flags.next.prints_text(flags.common.format) {
         screen::note(&format!("longshore: {text}"));
     }
-    flags.next.print(api, flags.common.format, &made.json, &text).await
+    flags.next.print(api, flags.common.format, &made.json, &text, outage.as_ref()).await
 }
 
 /// Retries jobs, and waits for the new ones if asked to.
-async fn retry_several(api: &Api, flags: &RetryFlags, ids: &[u64], changes: &Changes) -> anyhow::Result<()> {
+async fn retry_several(
+    api: &Api,
+    flags: &RetryFlags,
+    ids: &[u64],
+    changes: &Changes,
+    outage: Option<Outage>,
+) -> anyhow::Result<()> {
     let mut result = VerbResult::new(flags.next.list_format(flags.common.format));
+    result.outage = outage;
     result.waits = flags.next.wait.is_some();
     make_several(api, flags, (ids, changes), &mut result).await?;
     if result.waits && result.made_unknown > 0 {
@@ -173,7 +192,7 @@ async fn retry_several(api: &Api, flags: &RetryFlags, ids: &[u64], changes: &Cha
         limit,
         // As of a wait for one job.
         exit_when_up: Exit::TimedOut,
-        outage: Some(Outage::default()),
+        outage: result.outage.take().unwrap_or_default(),
     };
     ends.wait(api, made.into_iter().map(wait::Subject::Job)).await?;
     result.first_refusal.map_or(Ok(()), |exit| Err(Failure::silent(exit).into()))
@@ -194,13 +213,23 @@ async fn make_several(
     let mut interrupt = pin!(tokio::signal::ctrl_c());
     for id in ids {
         let key = api::idempotency_key(None)?;
+        let request = changes.request(api, *id, revision);
         let made = tokio::select! {
-            made = api.create_job(changes.request(api, *id, revision), &key) => made,
+            // Its signal handler is there before the first note.
+            biased;
             _ = &mut interrupt => {
                 result.note_interrupt(&[*id]);
                 return Ok(());
             }
+            made = api.create_job(request, &key, result.outage.as_mut()) => made,
         };
+        if made.as_ref().is_err_and(|error| result.ends_with(error)) {
+            result.record(named(*id, made));
+            if ids.last() != Some(id) {
+                screen::note("longshore: later jobs were not requested");
+            }
+            return Ok(());
+        }
         if let Some(made) = result.record(named(*id, made)) {
             let job: view::Job = api::parse(api, &made.json)?;
             note_warning(&job);

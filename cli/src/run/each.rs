@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::csv;
 use crate::api::{Api, parse};
 use crate::failure::{Exit, Failure};
+use crate::outage::{Awaited, Outage, until_answered};
 use crate::{screen, view};
 
 /// The flags of a batch from a file.
@@ -40,7 +41,8 @@ enum EachFormat {
 }
 
 impl EachArgs {
-    /// The lines of a request that makes a job with these fields for each line of the file.
+    /// The lines of a request that makes a job with this name and these fields for each line of the file. A server that is away is waited for
+    /// if there is an outage.
     ///
     /// # Errors
     /// The file cannot be read, has no jobs or too many, or a line of it is wrong.
@@ -48,8 +50,8 @@ impl EachArgs {
         &self,
         file: &Path,
         api: &Api,
-        name: &str,
-        fields: &Map<String, Value>,
+        (name, fields): (&str, &Map<String, Value>),
+        outage: Option<&mut Outage>,
     ) -> anyhow::Result<String> {
         let format = self.each_format.unwrap_or_else(|| format_of(file));
         if self.each_as.is_some() && format != EachFormat::Lines {
@@ -66,7 +68,7 @@ impl EachArgs {
                         return Err(Failure::new(Exit::Usage, text).into());
                     }
                     Some(param) => param.clone(),
-                    None => only_required(api, name, &body.params).await?,
+                    None => only_required(api, name, &body.params, outage).await?,
                 };
                 lines.for_each_filled(|number, line| body.add(number, [(param.clone(), json!(line))]))?;
             }
@@ -94,8 +96,14 @@ fn format_of(file: &Path) -> EachFormat {
 }
 
 /// The required parameter of a definition that is not given yet, if there is just one.
-async fn only_required(api: &Api, name: &str, given: &Map<String, Value>) -> anyhow::Result<String> {
-    let json = api.json(api.get(&["api", "definitions", name])).await?;
+async fn only_required(
+    api: &Api,
+    name: &str,
+    given: &Map<String, Value>,
+    outage: Option<&mut Outage>,
+) -> anyhow::Result<String> {
+    let ask = async || api.json(api.get(&["api", "definitions", name])).await;
+    let json = until_answered(outage, Awaited::Nothing, ask).await?;
     let definition: view::Definition = parse(api, &json)?;
     let required =
         definition.params.iter().filter(|param| param.required && !given.contains_key(&param.name));

@@ -4,6 +4,7 @@ use super::Subject;
 use crate::api::Api;
 use crate::job_refs::{self, JobRef};
 use crate::jobs;
+use crate::outage::{Awaited, Outage, until_answered};
 
 /// Jobs or a batch, as the command line names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,14 +26,21 @@ pub(super) fn parse(text: &str) -> Result<SubjectRef, String> {
 /// The jobs and batches, in this order.
 ///
 /// # Errors
-/// There is no such member, and those of the requests.
-pub(super) async fn resolve(api: &Api, refs: &[SubjectRef]) -> anyhow::Result<Vec<Subject>> {
+/// There is no such member, and those of the requests; the server was away for too long.
+pub(super) async fn resolve(
+    api: &Api,
+    refs: &[SubjectRef],
+    outage: &mut Outage,
+) -> anyhow::Result<Vec<Subject>> {
     let mut subjects = Vec::with_capacity(refs.len());
     for it in refs {
         match it {
             SubjectRef::Batch(id) => subjects.push(Subject::Batch(*id)),
-            SubjectRef::Jobs(job) => {
-                let ids = job_refs::ids(api, std::slice::from_ref(job)).await?;
+            SubjectRef::Jobs(JobRef::Id(id)) => subjects.push(Subject::Job(*id)),
+            SubjectRef::Jobs(members) => {
+                let members = std::slice::from_ref(members);
+                let ask = async || job_refs::ids(api, members).await;
+                let ids = until_answered(Some(&mut *outage), Awaited::Nothing, ask).await?;
                 subjects.extend(ids.into_iter().map(Subject::Job));
             }
         }

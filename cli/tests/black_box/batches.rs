@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use testkit::{Cluster, wait_until};
 
-use crate::stub::{JSON, Stub, job, longshore, run};
+use crate::stub::{JSON, Stub, job, run};
 
 /// The JSON of a batch of ten.
 fn batch(state: &str, counts: &str, more: &str) -> String {
@@ -53,12 +53,6 @@ fn programs_learn_the_id_of_a_batch_that_was_not_waited_for_to_its_end() {
     let said = run(&mut stub.longshore(&["run", "resize", "--count", "10", "--wait=50ms", "-o", "name"]));
     assert_eq!((said.code, said.out.as_str()), (124, "12\n"), "{said:?}");
     assert!(said.err.contains("error: batch 12 has not ended after 50ms"), "{said:?}");
-}
-
-#[test]
-fn a_server_that_was_never_reached_is_not_waited_for() {
-    let said = run(&mut longshore(&["batch", "12", "--wait"]));
-    assert!(said.code == 6 && said.err.starts_with("error: no answer from http://127.0.0.1:1/"), "{said:?}");
 }
 
 #[test]
