@@ -253,6 +253,11 @@ impl Reader<'_> {
                 "{redirections}: output is kept with its job and goes nowhere on the old machine"
             ));
         }
+        if ["source ", "[[", "<("].iter().any(|of_bash| remote.command.contains(of_bash)) {
+            draft.remark(
+                "ssh runs the login shell of the user, and the job sh, which may not know all of this",
+            );
+        }
         draft.set("command", Yaml::texts(["sh", "-c", &with_input(&remote.command, input)]));
         surroundings::note(&remote.command, &[], self.host.runtime, draft);
     }

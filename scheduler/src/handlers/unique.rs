@@ -48,6 +48,12 @@ pub(crate) fn leave_out_duplicates(
                 first = first.or(Some(job));
                 true
             }
+            // A member of a retried batch is left out, and a retry by itself is refused.
+            KeyCheck::TakenFromRetry(job) if jobs.len() > 1 => {
+                first = first.or(Some(job));
+                true
+            }
+            KeyCheck::TakenFromRetry(job) => return Err(Rejection::Duplicate { job: Some(job) }),
             KeyCheck::Free(id, rule) => {
                 let is_first = seen.insert(id);
                 if !is_first && rule == OnDuplicate::Reject {
@@ -76,7 +82,8 @@ pub(crate) fn leave_out_duplicates(
 /// The job that keeps a new one from being made, whatever the rule says about duplicates.
 pub(crate) fn duplicate_of(scheduler: &Scheduler, new: &NewJob) -> Option<JobId> {
     match check(scheduler, new) {
-        Ok(KeyCheck::Taken(job)) | Err(Rejection::Duplicate { job: Some(job) }) => Some(job),
+        Ok(KeyCheck::Taken(job) | KeyCheck::TakenFromRetry(job))
+        | Err(Rejection::Duplicate { job: Some(job) }) => Some(job),
         _ => None,
     }
 }
@@ -89,6 +96,8 @@ enum KeyCheck {
     Free(UniqueId, OnDuplicate),
     /// This job has the key, and the new one is left out.
     Taken(JobId),
+    /// This job has the key. A new job would replace it, but a retry does not.
+    TakenFromRetry(JobId),
 }
 
 fn check(scheduler: &Scheduler, new: &NewJob) -> Result<KeyCheck, Rejection> {
@@ -99,9 +108,9 @@ fn check(scheduler: &Scheduler, new: &NewJob) -> Result<KeyCheck, Rejection> {
     };
     match (scheduler.unique.holder(&id).filter(is_taken), rule.on_duplicate) {
         (Some(holder), OnDuplicate::Return) => Ok(KeyCheck::Taken(holder.job)),
-        // The holder is newer than the job that a retry repeats: an old version must not replace a new one.
+        // The holder was made later than the job that a retry repeats: an old version must not replace a new one.
         (Some(holder), OnDuplicate::Replace) if new.retry_of.is_some() => {
-            Err(Rejection::Duplicate { job: Some(holder.job) })
+            Ok(KeyCheck::TakenFromRetry(holder.job))
         }
         (Some(holder), OnDuplicate::Reject) => Err(Rejection::Duplicate { job: Some(holder.job) }),
         (_, on_duplicate) => Ok(KeyCheck::Free(id, on_duplicate)),

@@ -161,7 +161,7 @@ mod tests {
             (" 10%\r 50%\r100%\r\ndone", "100%\ndone"),
             ("\x1b]0;title\x07a \x1b]8;;https://x/\x1b\\link\x1b]8;;\x1b\\ \x1b(Bb\x1bM", "a link b"),
             ("\x1b[31", ""),
-            ("\x1b]0;never ended", ""),
+            ("\x1b]0;never ended", "0;never ended"),
             ("a\tb", "a    b"),
             ("größer 🚢", "größer 🚢"),
         ] {

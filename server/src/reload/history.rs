@@ -211,6 +211,9 @@ impl DefinitionHistory {
         tokio::spawn(async move {
             // Held until the end: between the intent and its withdrawal, no other deploy stores its own, which the withdrawal would delete.
             let turn = history.turn.lock().await;
+            if reply.is_closed() {
+                return;
+            }
             let stored = history.store_intent(intent, &turn).await;
             let may_be_stored = !matches!(stored, Err(HistoryError::Busy));
             if reply.send(stored).is_err() && may_be_stored {

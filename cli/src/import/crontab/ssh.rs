@@ -47,14 +47,22 @@ fn remote_command(command: &str) -> Result<RemoteCommand, String> {
     if !words.next().is_some_and(|word| is_ssh(&word)) {
         return Err("it does more than call ssh".to_owned());
     }
-    let mut user = None;
-    let destination = loop {
-        let Some(word) = words.next() else { return Err("ssh has no host".to_owned()) };
-        let Some(options) = word.strip_prefix('-') else { break word };
-        if let Some(name) = take_options(options, &mut words)? {
-            user = Some(name);
+    let (mut user, mut destination, mut rest) = (None, None, Vec::new());
+    // Options may also stand behind the host. The command begins with the first other word, or behind two dashes.
+    while let Some(word) = words.next() {
+        match word.strip_prefix('-') {
+            Some("-") => break,
+            Some(options) => user = take_options(options, &mut words)?.or(user),
+            None if destination.is_none() => destination = Some(word),
+            None => {
+                rest.push(word);
+                break;
+            }
         }
-    };
+    }
+    rest.extend(words);
+    let destination = destination.or_else(|| (!rest.is_empty()).then(|| rest.remove(0)));
+    let Some(destination) = destination else { return Err("ssh has no host".to_owned()) };
     if destination.contains("://") {
         return Err("its host is an address with a scheme".to_owned());
     }
@@ -63,14 +71,13 @@ fn remote_command(command: &str) -> Result<RemoteCommand, String> {
         None => (None, destination),
     };
     admit::parse_worker(&host).map_err(|why| format!("no worker can have the name of this host: {why}"))?;
-    let rest: Vec<String> = words.skip_while(|word| word == "--").collect();
     if rest.is_empty() {
         return Err("ssh has no command".to_owned());
     }
     Ok(RemoteCommand { host, user: named.or(user), command: rest.join(" "), redirections })
 }
 
-/// Reads one word of options, with the value of the last one; the user of `-l`.
+/// Reads one word of options, with the value of the last one; the user of `-l` and `-o User=`.
 fn take_options(options: &str, words: &mut impl Iterator<Item = String>) -> Result<Option<String>, String> {
     for (at, option) in options.char_indices() {
         if OF_CONNECTION.contains(option) {
@@ -82,9 +89,26 @@ fn take_options(options: &str, words: &mut impl Iterator<Item = String>) -> Resu
         let glued = &options[at + option.len_utf8()..];
         let value = if glued.is_empty() { words.next() } else { Some(glued.to_owned()) };
         let Some(value) = value else { return Err(format!("its option -{option} has no value")) };
-        return Ok((option == 'l').then_some(value));
+        return match option {
+            'l' => Ok(Some(value)),
+            'o' => setting(&value),
+            _ => Ok(None),
+        };
     }
     Ok(None)
+}
+
+/// Reads the value of `-o`; the user that it names.
+fn setting(text: &str) -> Result<Option<String>, String> {
+    let end = text.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(text.len());
+    let (name, value) = (&text[..end], text[end..].trim_start_matches(['=', ' ']));
+    if name.eq_ignore_ascii_case("User") {
+        return Ok(Some(value.to_owned()));
+    }
+    match SETTINGS_OF_CONNECTION.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        true => Ok(None),
+        false => Err(format!("its option -o {name} may do more than run a command")),
+    }
 }
 
 /// Cuts the redirections off the end of a command that is one call with plain words.
@@ -161,9 +185,32 @@ fn is_ssh(word: &str) -> bool {
 }
 
 /// Options of ssh that change how it connects and says so (ssh(1) of OpenSSH 9), not what runs on the other machine.
-const OF_CONNECTION: &str = "46AaCKkqTtnvxXy";
+const OF_CONNECTION: &str = "46aCkqTtnvxy";
 /// Likewise, those with a value.
-const OF_CONNECTION_WITH_VALUE: &str = "BbcEeFIiJlmopS";
+const OF_CONNECTION_WITH_VALUE: &str = "BbcEeIiJlmopS";
+/// Likewise, those of `-o`.
+const SETTINGS_OF_CONNECTION: [&str; 20] = [
+    "AddressFamily",
+    "BatchMode",
+    "BindAddress",
+    "Ciphers",
+    "Compression",
+    "ConnectTimeout",
+    "ConnectionAttempts",
+    "ControlMaster",
+    "ControlPath",
+    "ControlPersist",
+    "IdentitiesOnly",
+    "IdentityFile",
+    "LogLevel",
+    "PasswordAuthentication",
+    "Port",
+    "ProxyJump",
+    "ServerAliveCountMax",
+    "ServerAliveInterval",
+    "StrictHostKeyChecking",
+    "UserKnownHostsFile",
+];
 
 #[cfg(test)]
 mod tests {
@@ -182,6 +229,8 @@ mod tests {
             ("ssh web1 /opt/clean-up.sh", "web1", None, "/opt/clean-up.sh", None),
             ("/usr/bin/ssh -q -i /etc/key -p2222 deploy@web1 ls -l", "web1", Some("deploy"), "ls -l", None),
             ("ssh -l deploy -oBatchMode=yes web1 -- ls", "web1", Some("deploy"), "ls", None),
+            ("ssh web1 -p 2222 -l deploy uptime -p", "web1", Some("deploy"), "uptime -p", None),
+            ("ssh -o User=backup -oPort=22 db1 -- dump", "db1", Some("backup"), "dump", None),
             ("ssh -nq web1 'cd /srv; ls *.gz | wc -l'", "web1", None, "cd /srv; ls *.gz | wc -l", None),
             ("ssh web1 \"df -h\" '$HOME'", "web1", None, "df -h $HOME", None),
             ("ssh web1 echo a\\;b", "web1", None, "echo a;b", None),
@@ -219,6 +268,8 @@ mod tests {
             ("ssh web1 \"cat $HOME/x\"", "the shell of the crontab replaces its $ before ssh gets it"),
             ("ssh web1 ls *.gz", "the shell of the crontab replaces its * before ssh gets it"),
             ("ssh -f web1 daemon", "its option -f does more than run a command"),
+            ("ssh -A web1 git pull", "its option -A does more than run a command"),
+            ("ssh -oRemoteCommand=x web1 ls", "its option -o RemoteCommand may do more than run a command"),
             ("ssh -L 80:web2:80 web1 sleep 9", "its option -L does more than run a command"),
             ("ssh -i", "its option -i has no value"),
             ("ssh ssh://deploy@web1:2222 ls", "its host is an address with a scheme"),

@@ -166,11 +166,12 @@ impl Attempt {
             cli = hanging => Some(cli),
         };
         if let Some(cli) = hanging {
+            tracing::warn!(attempt = %self.token(), "docker run of an earlier process hangs: it is killed");
             process_id::signal_group(cli, Signal::KILL);
-            let end = self.end_of_hanging_cli(docker).await;
-            return self.report_end(docker, end).await;
+            self.watcher().take();
         }
-        let cli_exit = if has_cli { CliExit::Observed } else { CliExit::Unknown };
+        let saw_end = has_cli && hanging.is_none();
+        let cli_exit = if saw_end { CliExit::Observed } else { CliExit::Unknown };
         let end = match self.determine_end(docker, cli_exit).await {
             Conclusion::Ended(end) => end,
             // An earlier process got no further. That counts against neither the job nor the worker.

@@ -100,9 +100,10 @@ impl Attempt {
             sleep(START_POLL_INTERVAL).await;
             docker.engine.health.wait_until_up().await;
             let found = docker.engine.inspect(&[&self.name]).await;
-            if !found.as_ref().is_ok_and(Vec::is_empty) {
+            let unmade_for = unmade_since.get_or_insert_with(Instant::now).elapsed();
+            if !found.as_ref().is_ok_and(Vec::is_empty) || docker.engine.health.was_down_within(unmade_for) {
                 unmade_since = None;
-            } else if unmade_since.get_or_insert_with(Instant::now).elapsed() >= docker.config.unmade_max {
+            } else if unmade_for >= docker.config.unmade_max {
                 return;
             }
             let Ok(found) = found else { continue };
