@@ -11,6 +11,11 @@ jobs:
   brief: {image: busybox, queue_timeout: 1s}
   slow: {image: busybox}
   other: {image: busybox, queue_timeout: 1s}
+  newest:
+    image: busybox
+    queue_timeout: 1s
+    params: {tenant: {}}
+    unique: {key: params.tenant, on_duplicate: replace}
 ";
 
 async fn start(home: &Path) -> RunningServer {
@@ -207,5 +212,21 @@ async fn a_large_batch_is_retried_as_a_whole_and_once() {
     assert_eq!(batches, [(&json!(2_501), &json!(2_500)), (&json!(1), &json!(2_500))]);
     assert_eq!(retried(&server, 2_501..2_504).await, [1, 2, 3]);
     assert_eq!(retried(&server, 5_000..5_001).await, [2_500]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_member_whose_key_a_later_job_has_is_left_out_and_the_others_are_made() {
+    let home = tempfile::tempdir().expect("a place");
+    let server = start(home.path()).await;
+    let tenants = json!({"each": [{"tenant": "a"}, {"tenant": "b"}, {"tenant": "c"}]});
+    post(&server, "/api/jobs/newest", tenants).await;
+    ended(&server, 1).await;
+    post(&server, "/api/jobs/newest", json!({"params": {"tenant": "b"}, "delay": "1h"})).await;
+    let (head, made) = retry(&server, 1, "", "").await;
+    assert!(head.starts_with("http/1.1 201"), "{head} {made}");
+    assert_eq!((&made["count"], &made["duplicates"]), (&json!(2), &json!(1)), "{made}");
+    let (_, later) = server.get("/api/jobs/4").await;
+    assert_eq!(later["state"], "scheduled", "{later}");
     server.stop().await;
 }
