@@ -50,7 +50,7 @@ pub struct LiveBatch {
     pub count: u32,
     /// Members that have not ended.
     pub live: u32,
-    /// Members that failed, see [`is_failure`].
+    /// Members that failed, see [`State::is_failure`].
     pub failed: u32,
     /// Members that were cancelled, with those that were skipped.
     pub cancelled: u32,
@@ -89,12 +89,6 @@ impl BatchMember {
         let values = [batch.to_string(), index.to_string(), size.to_string()];
         Self::VARIABLES.into_iter().map(str::to_owned).zip(values).collect()
     }
-}
-
-/// A member with this end counts as failed: it failed, expired, or was lost.
-#[must_use]
-pub const fn is_failure(state: State) -> bool {
-    matches!(state, State::Failed | State::Expired | State::Lost)
 }
 
 /// The reason of members that are cancelled because too many others failed.
@@ -250,7 +244,7 @@ impl Batches {
         let batch = self.live.get_mut(&first)?;
         let was_stopped = batch.is_stopped();
         batch.live = batch.live.saturating_sub(1);
-        batch.failed += u32::from(is_failure(state));
+        batch.failed += u32::from(state.is_failure());
         batch.cancelled += u32::from(state == State::Cancelled);
         if batch.is_stopped() && !was_stopped {
             self.to_cancel.insert(first, first);

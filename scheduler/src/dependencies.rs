@@ -14,7 +14,6 @@ use core::fmt;
 
 use protocol::JobId;
 
-use crate::batches::is_failure;
 use crate::state::State;
 
 pub use circle::circle;
@@ -59,7 +58,7 @@ impl RequiredEnd {
     pub const fn is_met_by(self, state: State) -> bool {
         match self {
             Self::Success => matches!(state, State::Succeeded),
-            Self::Failure => is_failure(state),
+            Self::Failure => state.is_failure(),
             Self::Any => state.has_ended(),
             Self::NoSuccess => state.has_ended() && !matches!(state, State::Succeeded),
         }

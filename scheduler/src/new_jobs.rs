@@ -71,7 +71,7 @@ impl StartTime {
 pub enum NewJobs {
     /// Each job by itself.
     Each(Vec<NewJob>),
-    /// The number of jobs like this one.
+    /// This many copies of one job.
     Copies(Box<NewJob>, u32),
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn remove(text: &str) -> Cow<'_, str> {
 
 /// Skips the rest of an escape sequence, after its first character: `[31m` of a colour, `]0;title` up to BEL or `ESC \\`, or one character. No
 /// sequence goes beyond the end of its line. Of one that does not end, only the beginning is skipped.
-pub(crate) fn skip(chars: &mut Chars<'_>) {
+fn skip(chars: &mut Chars<'_>) {
     match chars.next() {
         Some('[') => skip_to_final(chars, '\x20'..='\x3f', '\x40'..='\x7e'),
         Some(']' | 'P' | 'X' | '^' | '_') => skip_string(chars),
@@ -36,15 +36,8 @@ pub(crate) fn skip(chars: &mut Chars<'_>) {
 
 /// Skips characters of the first range, and one of the second.
 fn skip_to_final(chars: &mut Chars<'_>, within: RangeInclusive<char>, last: RangeInclusive<char>) {
-    let mut ahead = chars.clone();
-    while let Some(char) = ahead.next() {
-        if within.contains(&char) || last.contains(&char) {
-            *chars = ahead.clone();
-        }
-        if !within.contains(&char) {
-            return;
-        }
-    }
+    let rest = chars.as_str().trim_start_matches(|char| within.contains(&char));
+    *chars = rest.strip_prefix(|char| last.contains(&char)).unwrap_or(rest).chars();
 }
 
 fn skip_string(chars: &mut Chars<'_>) {

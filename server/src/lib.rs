@@ -8,6 +8,7 @@
 mod access;
 pub mod auth;
 pub mod backup;
+pub mod cancel_cause;
 pub mod catalogue;
 pub mod clock;
 pub mod config;

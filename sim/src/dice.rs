@@ -56,12 +56,12 @@ impl Dice {
         self.below(1_000) < rate as u64
     }
 
-    /// A number of milliseconds.
+    /// A random duration between these numbers of milliseconds.
     pub(crate) const fn millis(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_micros(self.between(low * 1_000, high * 1_000))
     }
 
-    /// A number of seconds.
+    /// A random duration between these numbers of seconds.
     pub(crate) const fn seconds(&mut self, low: u64, high: u64) -> Duration {
         self.millis(low * 1_000, high * 1_000)
     }

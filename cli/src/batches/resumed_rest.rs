@@ -1,5 +1,7 @@
 //! The members of a batch that have not succeeded, each with the job that stands for it: the last of its retries, else the member itself.
 
+use server::cancel_cause::CancelCause;
+
 use crate::api::{Api, parse};
 use crate::jobs;
 use crate::view::{self, JobView as _};
@@ -115,38 +117,6 @@ pub(super) fn names(ids: &[u64]) -> String {
         1 => format!("job {shown}"),
         count if count <= NAMES_MAX => format!("jobs {shown}"),
         count => format!("jobs {shown} and {} more", count - NAMES_MAX),
-    }
-}
-
-/// The cause of a cancel, as the reason of the job says it. The server decides by the same words which members a retry repeats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CancelCause {
-    /// Nothing went wrong: the end of another job that it required did not come.
-    Skipped,
-    /// So many members of its batch had failed.
-    MaxFailures,
-    /// A job before it did not end as required.
-    Predecessor,
-    /// A newer job has its unique key, or its place in a limit.
-    Replaced,
-    /// Somebody cancelled it or its batch.
-    Request,
-}
-
-impl CancelCause {
-    fn of(reason: &str) -> Self {
-        let begins = |words: &[&str]| words.iter().any(|word| reason.starts_with(word));
-        if begins(&["skipped"]) {
-            Self::Skipped
-        } else if begins(&["cancelled by job ", "cancelled: replaced by "]) {
-            Self::Replaced
-        } else if begins(&["job ", "batch "]) && reason.contains("which it comes after") {
-            Self::Predecessor
-        } else if reason == "cancelled" || reason.contains("max_failures") {
-            Self::MaxFailures
-        } else {
-            Self::Request
-        }
     }
 }
 

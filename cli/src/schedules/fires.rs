@@ -39,7 +39,7 @@ pub(crate) struct FiresFlags {
     /// Only slots before this instant, or longer ago than this.
     #[arg(long, value_name = "TIME", value_parser = crate::run::date_or_instant_or_ago)]
     until: Option<String>,
-    /// Only slots whose last job failed, expired or was lost, and that nobody has retried or acknowledged.
+    /// Only slots whose last job, a retry included, failed, expired or was lost, and was not acknowledged.
     #[arg(long)]
     failed: bool,
     /// How many rows; 1 to 500.

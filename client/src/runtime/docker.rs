@@ -89,8 +89,8 @@ pub struct Config {
     pub registry_away_max: Duration,
     /// Time for which further attempts share the failure of a registry that has not answered: those that the server sent before it knew.
     pub outage_shared_for: Duration,
-    /// How long a `docker run` may make no container while the engine answers. It may fill volumes from the image, which takes minutes.
-    pub unmade_max: Duration,
+    /// The time in which `docker run` must make its container while the engine answers. It may fill volumes from the image for minutes.
+    pub create_timeout: Duration,
     /// Measures what containers use.
     pub usage: UsageSampler,
     /// Removes images when the engine's disk gets full; `None`: never.
@@ -107,7 +107,7 @@ impl Default for Config {
             pull_retries: [10, 60].map(Duration::from_secs).into(),
             registry_away_max: Duration::from_secs(3600),
             outage_shared_for: Duration::from_secs(5),
-            unmade_max: Duration::from_secs(900),
+            create_timeout: Duration::from_secs(900),
             usage: UsageSampler::default(),
             image_gc: None,
         }

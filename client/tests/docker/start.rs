@@ -79,7 +79,7 @@ fn hanging_run(dir: &std::path::Path) -> Config {
         esac",
         dir.display()
     );
-    Config { unmade_max: Duration::from_millis(1), ..config(stand_in(dir, &script)) }
+    Config { create_timeout: Duration::from_millis(1), ..config(stand_in(dir, &script)) }
 }
 
 fn cli_runs(dir: &std::path::Path) -> bool {
@@ -105,12 +105,12 @@ async fn a_docker_run_that_hangs_beside_an_engine_that_answers_is_killed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_docker_run_that_hangs_is_killed_by_the_next_process_of_the_worker() {
     let dir = tempfile::tempdir().expect("a directory");
-    let patient = Config { unmade_max: Duration::from_secs(3_600), ..hanging_run(dir.path()) };
-    let mut fixture = DockerFixture::without_image(patient);
+    let slow = Config { create_timeout: Duration::from_secs(3_600), ..hanging_run(dir.path()) };
+    let mut fixture = DockerFixture::without_image(slow);
     let token = fixture.start(1, spec(&["true"]));
     fixture.until("the CLI runs", || cli_runs(dir.path())).await;
     fixture.until("it is recorded", || fixture.dir(token).join("watcher").exists()).await;
-    fixture.config.unmade_max = Duration::from_millis(1);
+    fixture.config.create_timeout = Duration::from_millis(1);
     fixture.restart().await;
     // It may have run and have been removed before the worker looked.
     let outcome = fixture.outcome(token).await;

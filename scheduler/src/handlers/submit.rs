@@ -87,7 +87,8 @@ fn check(
             check_definition(scheduler, number, request.require_worker)?;
         }
     }
-    if let Some(job) = unique::leave_out_duplicates(scheduler, &mut request.jobs, &found)? {
+    let is_batch = request.batch.is_some();
+    if let Some(job) = unique::leave_out_duplicates(scheduler, &mut request.jobs, &found, is_batch)? {
         return Ok(CheckedRequest::UniqueKeyTaken(job));
     }
     if !has_room(scheduler, request.jobs.len()) {

@@ -29,6 +29,7 @@ pub(crate) fn leave_out_duplicates(
     scheduler: &Scheduler,
     jobs: &mut NewJobs,
     definitions: &BTreeSet<DefinitionNo>,
+    is_batch: bool,
 ) -> Result<Option<JobId>, Rejection> {
     let has_rule = |number: &DefinitionNo| rule_of(scheduler, *number).is_some();
     if !definitions.iter().any(has_rule) {
@@ -49,7 +50,7 @@ pub(crate) fn leave_out_duplicates(
                 true
             }
             // A member of a retried batch is left out, and a retry by itself is refused.
-            KeyCheck::TakenFromRetry(job) if jobs.len() > 1 => {
+            KeyCheck::TakenFromRetry(job) if is_batch => {
                 first = first.or(Some(job));
                 true
             }

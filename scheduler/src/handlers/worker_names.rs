@@ -44,8 +44,8 @@ pub(crate) fn check_name(
             )
         }
         None => format!(
-            "the name {name:?} belongs to worker {id}, which may be alive ({address}): it is free when the lease of that worker has ended, \
-             or choose another with --name"
+            "the name {name:?} belongs to worker {id}, which may be alive ({address}): choose another with --name, \
+             or try again when the lease of that worker has ended"
         ),
     };
     Err(refused("name_taken", text))

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::Ledger;
 use crate::world::protocol::JobId;
-use crate::world::scheduler::batches::{BatchLimits, NewBatch, is_failure};
+use crate::world::scheduler::batches::{BatchLimits, NewBatch};
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::pauses::PauseChange;
 use crate::world::scheduler::step::Change;
@@ -64,7 +64,7 @@ impl Ledger {
 
     pub(super) fn failures(&self, batch: &NewBatch) -> u32 {
         let members = self.rows.range(batch.first..end(batch));
-        u32::try_from(members.filter(|(_, row)| is_failure(row.state)).count()).unwrap()
+        u32::try_from(members.filter(|(_, row)| row.state.is_failure()).count()).unwrap()
     }
 
     /// The state in which a batch ends that has no live members.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::World;
 use super::protocol::report::Outcome;
 use super::protocol::{AttemptNo, Epoch, JobId, Now, WorkerId};
-use super::scheduler::batches::{LiveBatch, is_failure};
+use super::scheduler::batches::LiveBatch;
 use super::scheduler::dependencies::{LiveDependency, PredecessorId, RequiredEnd, SKIPPED};
 use super::scheduler::expectations::ExpectationRow;
 use super::scheduler::fleet::row::WorkerRow;
@@ -123,7 +123,7 @@ fn batches(changes: &[&Change], live: &Jobs) -> Vec<LiveBatch> {
                 if let Some((_, batch)) = batches.range_mut(..=ended.job).next_back()
                     && ended.job < batch.end()
                 {
-                    batch.failed += u32::from(is_failure(ended.state));
+                    batch.failed += u32::from(ended.state.is_failure());
                     batch.cancelled += u32::from(ended.state == State::Cancelled);
                     batch.skipped += u32::from(ended.reason.starts_with(SKIPPED));
                 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::world::protocol::report::Outcome;
 use crate::world::protocol::{JobId, WorkerId};
-use crate::world::scheduler::batches::{NewBatch, is_failure};
+use crate::world::scheduler::batches::NewBatch;
 use crate::world::scheduler::job::State;
 use crate::world::scheduler::run_on::{MemberPlan, MemberRow, ParentRow};
 use crate::world::scheduler::step::{Change, ClosedAttempt};
@@ -155,12 +155,12 @@ impl Sets {
                 prop_assert!(all && is_whole, "{:?} succeeded with {:?}", parent, ends);
             }
             State::Failed => {
-                let is_bad = ends.is_empty() || ends.iter().copied().any(is_failure);
+                let is_bad = ends.is_empty() || ends.iter().copied().any(State::is_failure);
                 prop_assert!(has_started && is_bad, "{:?} failed with {:?}", parent, ends);
             }
             State::Cancelled => {
                 let is_asked = parent.cancelled_by.is_some() || !has_started;
-                let none_failed = !ends.iter().copied().any(is_failure) && !ends.is_empty();
+                let none_failed = !ends.iter().copied().any(State::is_failure) && !ends.is_empty();
                 prop_assert!(is_asked || none_failed, "{:?} was cancelled with {:?}", parent, ends);
             }
             _ => prop_assert!(false, "parent {} ended {}", parent.job, state.name()),

@@ -120,10 +120,8 @@ fn clean_line(line: &str) -> String {
     let line = line.trim_end_matches('\r');
     let line = line.rsplit('\r').next().unwrap_or(line);
     let mut clean = String::with_capacity(line.len());
-    let mut chars = line.chars();
-    while let Some(char) = chars.next() {
+    for char in escape_sequence::remove(line).chars() {
         match char {
-            '\x1b' => escape_sequence::skip(&mut chars),
             '\t' => clean.push_str("    "),
             _ if char.is_control() || changes_direction(char) => {}
             _ => clean.push(char),

@@ -228,5 +228,13 @@ async fn a_member_whose_key_a_later_job_has_is_left_out_and_the_others_are_made(
     assert_eq!((&made["count"], &made["duplicates"]), (&json!(2), &json!(1)), "{made}");
     let (_, later) = server.get("/api/jobs/4").await;
     assert_eq!(later["state"], "scheduled", "{later}");
+    // A batch of one member is a batch, too.
+    let one = post(&server, "/api/jobs/newest", json!({"each": [{"tenant": "d"}]})).await;
+    let batch = one["batch"].as_u64().expect("a batch");
+    ended(&server, batch).await;
+    post(&server, "/api/jobs/newest", json!({"params": {"tenant": "d"}, "delay": "1h"})).await;
+    let (head, made) = retry(&server, batch, "", "").await;
+    assert!(head.starts_with("http/1.1 200"), "{head} {made}");
+    assert_eq!((&made["count"], &made["duplicates"]), (&json!(0), &json!(1)), "{made}");
     server.stop().await;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use protocol::JobId;
-use scheduler::batches::{LiveBatch, NewBatch, is_failure};
+use scheduler::batches::{LiveBatch, NewBatch};
 use scheduler::job::State;
 use scheduler::pauses::PauseChange;
 use scheduler::step::Change;
@@ -173,7 +173,7 @@ fn count(batch: &NewBatch, rows: &Rows) -> LiveBatch {
     let mut counted = LiveBatch { live: 0, ..LiveBatch::new(batch) };
     for row in members {
         counted.live += u32::from(!row.state.has_ended());
-        counted.failed += u32::from(is_failure(row.state));
+        counted.failed += u32::from(row.state.is_failure());
         counted.cancelled += u32::from(row.state == State::Cancelled);
         counted.skipped += u32::from(row.skipped);
     }

@@ -30,7 +30,7 @@ use worker::step::Launch;
 use self::conclude::{CliExit, Conclusion};
 pub(super) use self::first_stop::AtFirstStop;
 use self::outcome::{
-    AttemptOutcome, NotRun, command_line, end_without_image, name_delay, not_started, unavailable,
+    AttemptOutcome, CliRun, NotRun, command_line, end_without_image, name_delay, not_started, unavailable,
     wants_another_image,
 };
 use super::DockerState;
@@ -161,17 +161,15 @@ impl Attempt {
                 None => std::future::pending().await,
             }
         };
-        let hanging = tokio::select! {
-            () = written => None,
-            cli = hanging => Some(cli),
+        let cli_exit = tokio::select! {
+            () = written => if has_cli { CliExit::Observed } else { CliExit::Unknown },
+            cli = hanging => {
+                tracing::warn!(attempt = %self.token(), "docker run of an earlier process hangs: it is killed");
+                process_id::signal_group(cli, Signal::KILL);
+                self.watcher().take();
+                CliExit::Unknown
+            }
         };
-        if let Some(cli) = hanging {
-            tracing::warn!(attempt = %self.token(), "docker run of an earlier process hangs: it is killed");
-            process_id::signal_group(cli, Signal::KILL);
-            self.watcher().take();
-        }
-        let saw_end = has_cli && hanging.is_none();
-        let cli_exit = if saw_end { CliExit::Observed } else { CliExit::Unknown };
         let end = match self.determine_end(docker, cli_exit).await {
             Conclusion::Ended(end) => end,
             // An earlier process got no further. That counts against neither the job nor the worker.
@@ -283,11 +281,11 @@ impl Attempt {
         let line = command_line(&launch, membership, gives_gpus)
             .map_err(|invalid| wrong_definition(invalid.to_string()))?;
         let before = self.lengths().await;
-        let code = self.run_cli(docker, &line).await.map_err(|error| match error {
+        let run = self.run_cli(docker, &line).await.map_err(|error| match error {
             RunError::Call(error) => unavailable(&error),
             error @ RunError::CommandLine(_) => wrong_definition(error_chain(&error)),
         })?;
-        let Some(code) = code else { return Err(self.end_of_hanging_cli(docker).await) };
+        let CliRun::Exited(code) = run else { return Err(self.end_of_hanging_cli(docker).await) };
         let cli_exit = self.cli_exit(code, before).await;
         let why = match self.determine_end(docker, cli_exit).await {
             Conclusion::NameTaken(why) => return Ok(NotRun::NameTaken(why)),
@@ -304,12 +302,8 @@ impl Attempt {
         Ok(NotRun::Other(why))
     }
 
-    /// Runs the CLI and returns its exit code, which is absent if a signal has ended it. `None` if it hung and was killed.
-    async fn run_cli(
-        &self,
-        docker: &Arc<DockerState>,
-        line: &CommandLine,
-    ) -> Result<Option<Option<i32>>, RunError> {
+    /// Runs the CLI to its end.
+    async fn run_cli(&self, docker: &Arc<DockerState>, line: &CommandLine) -> Result<CliRun, RunError> {
         let dir = self.dir.clone();
         let outputs = try_blocking(move || Ok((dir.claim_output()?, dir.output(Stream::Stderr)?))).await;
         let (stdout, stderr) = outputs.map_err(CallError::Unreachable)?;
@@ -323,15 +317,15 @@ impl Attempt {
             let dir = self.dir.clone();
             super::run_blocking(move || dir.record_watcher(pid)).await;
         }
-        let code = tokio::select! {
-            status = child.wait() => Some(status.ok().and_then(|it| it.code())),
-            () = self.poll_for_start(docker) => None,
+        let run = tokio::select! {
+            status = child.wait() => CliRun::Exited(status.ok().and_then(|it| it.code())),
+            () = self.poll_for_start(docker) => CliRun::Hung,
         };
-        if let (None, Some(pid)) = (code, child.id()) {
+        if let (CliRun::Hung, Some(pid)) = (&run, child.id()) {
             process_id::signal_group_of_child(pid, Signal::KILL);
         }
         self.watcher().take();
-        Ok(code)
+        Ok(run)
     }
 
     /// The meaning of the CLI's exit code. If the name was taken, the CLI's message about it is cut from the output: the container of an

@@ -174,11 +174,11 @@ fn made_job(record: &FireRecord) -> Option<JobId> {
 async fn find_failed(
     state: &AppState,
     name: &str,
-    filter: FireFilter,
+    mut filter: FireFilter,
     limit: usize,
 ) -> Result<FailedFires, Problem> {
     let until = Instant::now() + FAILED_TIME_MAX;
-    let (name, mut filter) = (Arc::<str>::from(name), filter);
+    let name: Arc<str> = name.into();
     let mut found = FailedFires::default();
     loop {
         let (asked, wanted, left) = (Arc::clone(&name), filter.clone(), limit - found.rows.len());

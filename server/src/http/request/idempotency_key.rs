@@ -53,11 +53,7 @@ pub(crate) async fn submit_with_key(
     require_worker: bool,
     key: Option<(Arc<str>, u128)>,
 ) -> Result<Answer, Problem> {
-    let mut jobs = jobs.into();
-    // The name as the audit log has it; without one, as on a server that needs no token, nothing is stored.
-    if let Some(name) = &Actor::current().token {
-        jobs.set_submitted_by(name);
-    }
+    let jobs = with_submitter(jobs.into());
     if !predecessors::has_any(&jobs) {
         return submit_looked_up(state, jobs, batch, require_worker, key).await;
     }
@@ -120,10 +116,7 @@ pub(crate) async fn submit_looked_up_first(
     new: NewJob,
     key: Option<IdempotencyKey>,
 ) -> Result<Answer, Problem> {
-    let mut jobs = NewJobs::from(vec![new]);
-    if let Some(name) = &Actor::current().token {
-        jobs.set_submitted_by(name);
-    }
+    let jobs = with_submitter(vec![new].into());
     let Some(key) = key else {
         return Ok(state.services.engine.submit(jobs, None, false, None).await?);
     };
@@ -134,6 +127,14 @@ pub(crate) async fn submit_looked_up_first(
         }
         answer => Ok(answer),
     }
+}
+
+/// Adds the name of the caller, as the audit log has it. Without one, as on a server that needs no token, nothing is stored.
+fn with_submitter(mut jobs: NewJobs) -> NewJobs {
+    if let Some(name) = &Actor::current().token {
+        jobs.set_submitted_by(name);
+    }
+    jobs
 }
 
 /// Finds the job of an earlier request with the same key before a refusal: that request may have been accepted, and its answer lost.

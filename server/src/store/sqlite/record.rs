@@ -13,10 +13,7 @@ use crate::store::{DEPENDENCIES_SHOWN, GivenParams, JobRecord, JobRow, OutputLim
 /// Adds the slot of a job, its position in its batch, its part in a set with the state that follows from it, the job that it waits for, and the
 /// attention that it needs.
 pub(super) fn complete(connection: &Connection, row: &mut JobRow) -> rusqlite::Result<()> {
-    row.slot = match row.retry_of {
-        None => schedules::slot_of(connection, row.job)?,
-        Some(_) => schedules::carried_slot(connection, row.job)?,
-    };
+    row.slot = schedules::slot(connection, row.job, row.retry_of.is_some())?;
     row.position = positions::of(connection, row)?;
     row.run_on_role = run_on::run_on_role(connection, row.job)?;
     if let RunOnRole::Parent(parent) = &row.run_on_role

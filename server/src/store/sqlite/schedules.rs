@@ -264,8 +264,13 @@ fn ledger(
     })
 }
 
+/// The slot of a job: the one that became it, or that it carries on as a retry.
+pub(super) fn slot(connection: &Connection, job: JobId, is_retry: bool) -> rusqlite::Result<Option<JobSlot>> {
+    if is_retry { carried_slot(connection, job) } else { slot_of(connection, job) }
+}
+
 /// The slot that became this job.
-pub(super) fn slot_of(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobSlot>> {
+fn slot_of(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobSlot>> {
     connection
         .prepare_cached("SELECT schedule, first_slot FROM fires WHERE job = ?1 AND reason IS NULL")?
         .query_row([job.0.cast_signed()], |row| {
@@ -275,7 +280,7 @@ pub(super) fn slot_of(connection: &Connection, job: JobId) -> rusqlite::Result<O
 }
 
 /// The slot that a retry carries on. Only a job of a schedule has a row in the ledger, so that no slot has two.
-pub(super) fn carried_slot(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobSlot>> {
+fn carried_slot(connection: &Connection, job: JobId) -> rusqlite::Result<Option<JobSlot>> {
     Ok(slot_in(&environment(connection, job)?))
 }
 

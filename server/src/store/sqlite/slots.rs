@@ -22,12 +22,8 @@ impl SlotArchive for SqliteArchive {
                 .prepare_cached("SELECT retry_of IS NOT NULL FROM all_jobs WHERE id = ?1")?
                 .query_row([number(job)], |row| row.get(0))
                 .optional()?;
-            let slot = match is_retry {
-                None => None,
-                Some(true) => schedules::carried_slot(connection, job)?,
-                Some(false) => schedules::slot_of(connection, job)?,
-            };
-            Ok(slot.map(|slot| slot.at))
+            let Some(is_retry) = is_retry else { return Ok(None) };
+            Ok(schedules::slot(connection, job, is_retry)?.map(|slot| slot.at))
         };
         self.read(|connection| jobs.iter().map(|job| slot(connection, *job)).collect())
     }
@@ -68,7 +64,7 @@ fn end(connection: &Connection, job: JobId) -> rusqlite::Result<SlotEnd> {
     Ok(SlotEnd { own, retry, is_unresolved })
 }
 
-/// The newest retry of the job of a slot, or of its retries. Those of a batch that is still being made are not visible: few.
+/// The newest retry of the job of a slot, or of its retries. Retries in a batch that is still being made are skipped.
 fn last_retry(connection: &Connection, root: JobId) -> rusqlite::Result<Option<SlotJob>> {
     let mut statement = connection.prepare_cached(RETRIES)?;
     let mut rows = statement.query((number(root), RETRIES_READ))?;

@@ -34,6 +34,14 @@ pub(super) enum NotRun {
     Other(String),
 }
 
+/// The end of a CLI.
+pub(super) enum CliRun {
+    /// With this exit code, which is absent if a signal has ended it.
+    Exited(Option<i32>),
+    /// It made no container, and was killed.
+    Hung,
+}
+
 pub(super) fn command_line(
     launch: &Launch,
     membership: Membership,

@@ -90,7 +90,7 @@ impl Attempt {
     }
 
     /// Polls for the start. Events report it faster, but need not come. Returns if the CLI hangs: if the engine has answered for
-    /// [`Config::unmade_max`](crate::runtime::docker::Config::unmade_max), without a break, that there is no container.
+    /// [`Config::create_timeout`](crate::runtime::docker::Config::create_timeout), without a break, that there is no container.
     ///
     /// # Cancel safety
     /// A cancelled poll has no effect.
@@ -103,7 +103,7 @@ impl Attempt {
             let unmade_for = unmade_since.get_or_insert_with(Instant::now).elapsed();
             if !found.as_ref().is_ok_and(Vec::is_empty) || docker.engine.health.was_down_within(unmade_for) {
                 unmade_since = None;
-            } else if unmade_for >= docker.config.unmade_max {
+            } else if unmade_for >= docker.config.create_timeout {
                 return;
             }
             let Ok(found) = found else { continue };
@@ -114,13 +114,10 @@ impl Attempt {
         }
         std::future::pending().await
     }
-}
 
-impl Attempt {
     /// The end of an attempt whose CLI hung and is killed. It may have made its container at the last moment, so the engine is asked once more.
     pub(super) async fn end_of_hanging_cli(&self, docker: &Arc<DockerState>) -> AttemptOutcome {
-        self.watcher().take();
-        let limit = docker.config.unmade_max;
+        let limit = docker.config.create_timeout;
         tracing::warn!(attempt = %self.token(), ?limit, "docker run hangs: it is killed, and its job is tried again");
         match self.determine_end(docker, CliExit::Unknown).await {
             Conclusion::Ended(end) => end,

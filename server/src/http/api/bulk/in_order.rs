@@ -1,6 +1,6 @@
 //! Retries by filters, in the order of the slots that the jobs work on.
 //!
-//! A list of jobs has the newest first, so the order needs all jobs of the filters before the first retry. A request reads so many only within
+//! A list of jobs has the newest first, so the order needs all jobs of the filters before the first retry. A request reads them all only within
 //! bounds: [`ORDERED_MAX`] jobs, found within [`SELECT_TIME_MAX`]. Of larger selections the newest jobs are retried first.
 
 use std::sync::Arc;
@@ -169,7 +169,8 @@ impl Operation {
         let newest = done.repeated.first().copied();
         for slice in done.repeated.chunks(COUNT_SLICE) {
             let candidates = self.repeated_candidates(slice).await?;
-            if !self.add(&mut selection, candidates, (filter, done), until).await? {
+            self.add(&mut selection, candidates, (filter, done)).await?;
+            if selection.candidates.len() > ORDERED_MAX || Instant::now() >= until {
                 return Ok(None);
             }
         }
@@ -180,16 +181,13 @@ impl Operation {
             let highest = rows.first().map(|row| row.job).max(newest);
             selection.before = selection.before.max(JobId(highest.map_or(0, |job| job.0.saturating_add(1))));
             let candidates = Candidate::of_rows(&rows, filter);
-            let is_within = self.add(&mut selection, candidates, (filter, done), until).await?;
-            let Some(last) = rows.last().filter(|_| rows.len() == COUNT_SLICE) else {
-                if selection.candidates.len() > ORDERED_MAX {
-                    return Ok(None);
-                }
-                break;
-            };
-            if !is_within {
+            self.add(&mut selection, candidates, (filter, done)).await?;
+            // The time bounds further reads only.
+            let next = rows.last().filter(|_| rows.len() == COUNT_SLICE);
+            if selection.candidates.len() > ORDERED_MAX || (next.is_some() && Instant::now() >= until) {
                 return Ok(None);
             }
+            let Some(last) = next else { break };
             page.before = Some(last.job);
         }
         selection.candidates.sort_by_key(Candidate::key);
@@ -197,19 +195,18 @@ impl Operation {
         Ok(Some(selection))
     }
 
-    /// Adds those of some jobs that are to be retried and are not done. False if others cannot be added within the bounds.
+    /// Adds those of some jobs that are to be retried and are not done.
     async fn add(
         &self,
         selection: &mut Selection,
         mut candidates: Vec<Candidate>,
         (filter, done): (&JobFilter, &Done),
-        until: Instant,
-    ) -> Result<bool, Problem> {
+    ) -> Result<(), Problem> {
         done.leave_out(&mut candidates);
         let ToRetry { chosen, left_out } = self.to_retry(candidates, filter).await?;
         selection.candidates.extend(chosen.into_iter().map(|(candidate, _)| candidate));
         selection.counts.leave_out(left_out);
-        Ok(selection.candidates.len() <= ORDERED_MAX && Instant::now() < until)
+        Ok(())
     }
 }
 

@@ -98,6 +98,9 @@ impl Operation {
 
     /// These jobs, which this request has retried when it was sent before, with their slots.
     pub(super) async fn repeated_candidates(&self, jobs: &[JobId]) -> Result<Vec<Candidate>, Problem> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
         let asked = jobs.to_vec();
         let slots = self.state.read(move |archive| archive.slots(&asked)).await?;
         let candidate = |(job, slot): (&JobId, Option<Timestamp>)| Candidate {
@@ -156,28 +159,17 @@ fn choose(
     {
         return Ok(Choice::Made);
     }
-    let mut latest = job;
-    for _ in 0..RETRIES_FOLLOWED {
-        let Some((retry, state)) = archive.retries(&[latest])?.remove(&latest) else {
-            return Ok(Choice::Retry(latest));
-        };
-        if made_for(latest)?.is_some() {
-            return Ok(Choice::Retry(latest));
+    let (mut last, mut left_to) = (job, None);
+    for turn in 1..=RETRIES_FOLLOWED {
+        let Some((retry, state)) = archive.retries(&[last])?.remove(&last) else { break };
+        // A repetition of the request answers as before.
+        if made_for(last)?.is_some() {
+            break;
         }
-        if !followed.contains(&state) {
-            // As [`MemberArchive::last_retry`](crate::store::MemberArchive::last_retry), without retries by this request: it answers as before.
-            let mut last = (retry, state);
-            for _ in 0..RETRIES_FOLLOWED {
-                if made_for(last.0)?.is_some() {
-                    break;
-                }
-                let Some(later) = archive.retries(&[last.0])?.remove(&last.0) else { break };
-                last = later;
-            }
-            return Ok(Choice::LeftTo(last.0, last.1));
+        if left_to.is_some() || turn == RETRIES_FOLLOWED || !followed.contains(&state) {
+            left_to = Some(state);
         }
-        latest = retry;
+        last = retry;
     }
-    let state = archive.states(&[latest])?.pop().map_or(JobState::Failed, |(.., state)| state);
-    Ok(Choice::LeftTo(latest, state))
+    Ok(left_to.map_or(Choice::Retry(last), |state| Choice::LeftTo(last, state)))
 }

@@ -161,7 +161,7 @@ pub(super) fn schedules() -> Vec<Operation> {
                 query("schedule", Kind::Text("night"), "Only rows of the schedule with this id."),
                 query("since", Kind::Instant, "Only rows with a slot at or after this instant. A date is its midnight in UTC."),
                 query("until", Kind::Instant, "Only rows with a slot before this instant. A date, in UTC, is included."),
-                query("failed", Kind::Switch, "Only slots whose last job failed, expired or was lost, and that nobody has retried or acknowledged. A page may have fewer rows than `limit`, or none, and a next page."),
+                query("failed", Kind::Switch, "Only slots whose last job, a retry included, failed, expired or was lost, and was not acknowledged. A page may have fewer rows than `limit`, or none, and a next page."),
             ])
             .answers(200, "A page of the ledger.", vec![list::<shapes::Fire>(json!({
                 "schedule": "night", "from": "2026-11-20T01:00:00.000Z", "to": "2026-11-20T01:00:00.000Z", "count": 1,

@@ -32,7 +32,7 @@ pub struct Members {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Workers {
-    /// A number of them.
+    /// The number of workers.
     Count(u32),
     /// `all`.
     #[schema(value_type = String)]

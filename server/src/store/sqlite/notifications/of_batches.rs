@@ -14,7 +14,8 @@ const WAITING_OF_BATCHES_MAX: i64 = 100;
 /// Beyond that a new message gathers ends for so long before it is tried, so that a target that is away gets one more of them an hour.
 const GATHERED_MS: i64 = 3_600 * 1_000;
 
-/// Writes the messages about the end of a batch, to the targets of its definition. Each end has a message of its own, whatever the period, until too many of them wait.
+/// Writes the messages about the end of a batch, to the targets of its definition. Each end has a message of its own, whatever the period, until
+/// too many of them wait.
 pub(super) fn write_end(
     connection: &Connection,
     rules: &NotifyRules,
@@ -60,7 +61,8 @@ pub(super) fn write_end(
 }
 
 /// The definition that gets the messages about a batch: that of its first member, whose row is kept while the batch lives. A batch that repeats
-/// members of another one belongs to the definition of that one, if its first member is still kept: who was told of a failure is told of the repair.
+/// members of another one belongs to the definition of that one, if its first member is still kept, so that the targets
+/// that heard of the failure hear of the repair, too.
 fn definition_of_batch(connection: &Connection, first: JobId) -> rusqlite::Result<Option<String>> {
     let original: Option<i64> = connection
         .prepare_cached(

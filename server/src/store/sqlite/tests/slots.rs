@@ -8,8 +8,9 @@ use scheduler::step::Ended;
 use super::*;
 use crate::store::{FIRES_SEARCHED, FailedFires, FireFilter, SlotArchive as _, SlotEnd};
 
-/// Jobs 1 to 9 of slots 1 to 9, and their retries from 11 on.
-fn fill(shell: &Connection) {
+/// A store with jobs 1 to 9 of slots 1 to 9 and their retries from 11 on, and a shell on its file.
+fn filled(data_dir: &TestDataDir) -> ((SqliteStore, SqliteArchive), Connection) {
+    let (open, shell) = (data_dir.open(), data_dir.sql());
     shell
         .execute_batch(
             "INSERT INTO definitions (id, revision, name, entry) VALUES (1, zeroblob(16), 'resize', '{}'),
@@ -32,6 +33,7 @@ fn fill(shell: &Connection) {
              VALUES (9, 'resize', 'nightly', 9, 9, 1, 1, 'skipped', 'overlap', 2, 9);",
         )
         .unwrap();
+    (open, shell)
 }
 
 fn ids(found: &FailedFires) -> Vec<u64> {
@@ -41,8 +43,7 @@ fn ids(found: &FailedFires) -> Vec<u64> {
 #[test]
 fn a_slot_has_the_end_of_its_job_and_that_of_the_last_retry() {
     let data_dir = TestDataDir::new();
-    let (_store, archive) = data_dir.open();
-    fill(&data_dir.sql());
+    let ((_store, archive), _shell) = filled(&data_dir);
     let ends = archive.slot_ends(&[1, 3, 4, 5, 6].map(JobId)).unwrap();
     let job = |it: Option<crate::store::SlotJob>| it.map(|it| (it.job.0, it.state, it.exit_code));
     let shown = |end: &SlotEnd| (job(end.own), job(end.retry), end.is_unresolved);
@@ -58,9 +59,7 @@ fn a_slot_has_the_end_of_its_job_and_that_of_the_last_retry() {
 #[test]
 fn a_slot_has_failed_if_nobody_has_dealt_with_its_last_job() {
     let data_dir = TestDataDir::new();
-    let (_store, archive) = data_dir.open();
-    let shell = data_dir.sql();
-    fill(&shell);
+    let ((_store, archive), shell) = filled(&data_dir);
     let failed = |filter: &FireFilter, limit| archive.failed_fires("resize", filter, limit).unwrap();
     let all = FireFilter::default();
     let found = failed(&all, 9);
@@ -80,9 +79,7 @@ fn a_slot_has_failed_if_nobody_has_dealt_with_its_last_job() {
 #[test]
 fn a_search_for_failed_slots_ends_after_some_rows_and_goes_on_from_there() {
     let data_dir = TestDataDir::new();
-    let (_store, archive) = data_dir.open();
-    let shell = data_dir.sql();
-    fill(&shell);
+    let ((_store, archive), shell) = filled(&data_dir);
     let more = i64::from(FIRES_SEARCHED) * 2;
     shell
         .execute(
@@ -108,9 +105,7 @@ fn a_search_for_failed_slots_ends_after_some_rows_and_goes_on_from_there() {
 #[test]
 fn lists_of_a_schedule_have_the_retries_of_its_jobs() {
     let data_dir = TestDataDir::new();
-    let (_store, archive) = data_dir.open();
-    let shell = data_dir.sql();
-    fill(&shell);
+    let ((_store, archive), shell) = filled(&data_dir);
     shell
         .execute_batch(
             "INSERT INTO labels (name, value, job) VALUES ('team', 'blue', 4), ('team', 'blue', 14), ('team', 'blue', 8);",
@@ -165,9 +160,7 @@ fn retries_that_an_earlier_version_has_made_carry_their_slots() {
 #[test]
 fn a_slot_is_failed_by_its_last_retry_also_if_a_retry_before_that_was_deleted() {
     let data_dir = TestDataDir::new();
-    let (_store, archive) = data_dir.open();
-    let shell = data_dir.sql();
-    fill(&shell);
+    let ((_store, archive), shell) = filled(&data_dir);
     // Job 20 has failed and was retried as 21, and that as 22. Retention has deleted 21.
     shell
         .execute_batch(

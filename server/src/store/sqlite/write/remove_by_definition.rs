@@ -65,7 +65,7 @@ struct EndGroup {
 /// A block to be looked at.
 struct Visit {
     block: i64,
-    /// How many of the earliest jobs in it are more than are kept, held ones counted.
+    /// Jobs in it beyond those that are kept, the earliest ones, held ones counted.
     surplus: i64,
     /// The earliest end in another block.
     bound: i64,
@@ -76,7 +76,7 @@ struct Visit {
 struct Surplus {
     /// Those that may be deleted.
     of_all: i64,
-    /// A number of the earliest jobs in a block, its held ones counted.
+    /// Jobs of one block beyond those that are kept, held ones counted.
     in_block: i64,
 }
 

@@ -1,11 +1,12 @@
 //! The members of a batch that have not succeeded, each with the job that stands for it: the last of its retries, else the member itself.
 
 use protocol::JobId;
-use scheduler::batches::{BY_BATCH, MAX_FAILURES_REACHED, STOPPED, is_failure};
-use scheduler::dependencies::{COMES_AFTER, PredecessorId, SKIPPED};
+use scheduler::batches::BY_BATCH;
+use scheduler::dependencies::PredecessorId;
 use scheduler::job::State as JobState;
 
 use super::order::After;
+use crate::cancel_cause::CancelCause;
 use crate::store::{
     Archive, DependencyRecord, JobRow, MemberData, RETRIES_FOLLOWED, ReadError, RepeatableJob,
     UnsuccessfulMember, UnsuccessfulMembers,
@@ -55,29 +56,21 @@ pub(super) fn page(
 
 /// The job failed, or did not start because others failed: those of its batch, or those before it. Not if somebody cancelled it.
 fn is_to_repeat(row: &JobRow, cancelled_by: &[String]) -> bool {
-    let is_left_out = || ended_with_batch(row, cancelled_by) || is_left_out(row);
-    is_failure(row.state) || (row.state == JobState::Cancelled && is_left_out())
+    match row.state {
+        JobState::Cancelled => match CancelCause::of(&row.reason) {
+            CancelCause::MaxFailures => cancelled_by.iter().all(|by| by == BY_BATCH),
+            CancelCause::Predecessor => true,
+            CancelCause::Skipped | CancelCause::Replaced | CancelCause::Request => false,
+        },
+        state => state.is_failure(),
+    }
 }
 
 /// Somebody cancelled the job, or its batch. Skipped jobs were not: nothing went wrong with them. Neither were those that another job has
 /// replaced, by its unique key or its limit: to repeat one would cancel the newer job.
 fn was_cancelled(row: &JobRow) -> bool {
-    let is_other = [SKIPPED, "cancelled by job ", "cancelled: replaced by "];
-    row.state == JobState::Cancelled && !is_other.iter().any(|it| row.reason.starts_with(it))
-}
-
-/// The job was cancelled because `max_failures` of its batch was reached.
-fn ended_with_batch(row: &JobRow, cancelled_by: &[String]) -> bool {
-    let reason = row.reason.as_str();
-    let says_so = [MAX_FAILURES_REACHED, STOPPED].contains(&reason)
-        || reason.strip_prefix("cancelled by ").is_some_and(|by| by.starts_with(BY_BATCH));
-    says_so && cancelled_by.iter().all(|by| by == BY_BATCH)
-}
-
-/// The job was cancelled because a job or a batch that it comes after did not end as required. Skipped jobs have another reason.
-fn is_left_out(row: &JobRow) -> bool {
-    let reason = row.reason.as_str();
-    ["job ", "batch "].iter().any(|on| reason.starts_with(on)) && reason.contains(COMES_AFTER)
+    let is_other = matches!(CancelCause::of(&row.reason), CancelCause::Skipped | CancelCause::Replaced);
+    row.state == JobState::Cancelled && !is_other
 }
 
 /// The jobs and batches that a job comes after; a retry stands for one that has not succeeded.
