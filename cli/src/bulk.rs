@@ -9,6 +9,7 @@ use std::pin::pin;
 use reqwest::Method;
 use reqwest::header::HeaderValue;
 use serde_json::Value;
+use server::http::present::shapes::{RetriedBefore, RetryMade};
 
 use crate::api::{self, Api};
 use crate::args::CommonArgs;
@@ -266,19 +267,6 @@ struct Refusal {
     job: u64,
     code: String,
     detail: String,
-}
-
-#[derive(Debug, serde::Deserialize, serde::Serialize)]
-struct RetryMade {
-    job: u64,
-    made: u64,
-}
-
-#[derive(Debug, serde::Deserialize, serde::Serialize)]
-struct RetriedBefore {
-    job: u64,
-    retry: u64,
-    state: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]

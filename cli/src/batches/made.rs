@@ -35,13 +35,7 @@ pub(super) async fn print_made(
     outage: Option<Outage>,
 ) -> anyhow::Result<()> {
     let batch: view::Batch = parse(api, made)?;
-    if let Some(warning) = &batch.warning {
-        screen::note(&format!("warning: {}", warning.text));
-    }
-    if batch.duplicates > 0 {
-        let jobs = screen::counted(batch.duplicates, "job");
-        screen::note(&format!("longshore: {jobs} not created: others have their unique keys"));
-    }
+    note_left_out(&batch);
     if batch.count == 0 {
         // There is no batch to name.
         if output.format == Format::Name {
@@ -68,6 +62,17 @@ pub(super) async fn print_made(
             id = batch.batch
         )),
         format => records::print(format, made, "batch").map(drop),
+    }
+}
+
+/// Notes the server's warning about a batch that was just made, and the jobs that it does not have.
+pub(super) fn note_left_out(batch: &view::Batch) {
+    if let Some(warning) = &batch.warning {
+        screen::note(&format!("warning: {}", warning.text));
+    }
+    if batch.duplicates > 0 {
+        let jobs = screen::counted(batch.duplicates, "job");
+        screen::note(&format!("longshore: {jobs} not created: others have their unique keys"));
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
+use super::made::note_left_out;
 use super::resumed_rest::{Rest, names};
 use super::{Output, show};
 use crate::api::{Api, CreatedJob, idempotency_key, parse};
@@ -126,13 +127,7 @@ impl ResumedRun<'_> {
     }
 
     fn tell_start(&self, made: &CreatedJob, batch: &view::Batch) -> anyhow::Result<()> {
-        if let Some(warning) = &batch.warning {
-            screen::note(&format!("warning: {}", warning.text));
-        }
-        if batch.duplicates > 0 {
-            let jobs = screen::counted(batch.duplicates, "job");
-            screen::note(&format!("longshore: {jobs} not created: others have their unique keys"));
-        }
+        note_left_out(batch);
         if self.output.quiet {
             return if self.output.format.is_text() {
                 screen::line(&batch.batch.to_string())
@@ -158,8 +153,8 @@ impl ResumedRun<'_> {
         for _ in 0..RETRIES_FOLLOWED {
             let Some(id) = next else { break };
             self.current = Some(id);
-            let is_shown = self.output.quiet || self.ended.contains(&id);
-            let display = if is_shown { Display::Quiet } else { Display::new() };
+            let is_quiet = self.output.quiet || self.ended.contains(&id);
+            let display = if is_quiet { Display::Quiet } else { Display::new() };
             let json = match progress::wait_for_end(self.api, id, &mut self.outage, display).await {
                 // A retry of which no member is kept.
                 Err(error) if exit_of(&error) == Exit::NotFound && chain.is_some() => {

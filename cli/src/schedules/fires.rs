@@ -1,8 +1,8 @@
 //! `longshore fires`: what became of each slot, how its job ended, and how the last retry of that did.
 
-use serde::Deserialize;
 use serde_json::Value;
 use server::config::next_slots::local_text;
+use server::http::present::shapes::{Fire, SlotRetry};
 
 use super::Schedule;
 use crate::api::{self, Api};
@@ -47,34 +47,6 @@ pub(crate) struct FiresFlags {
     limit: u16,
 }
 
-#[derive(Debug, Deserialize)]
-struct Fire {
-    schedule: String,
-    from: String,
-    to: String,
-    count: u64,
-    #[serde(default)]
-    at_least: bool,
-    verdict: String,
-    reason: Option<String>,
-    job: Option<u64>,
-    /// Of the job that the slot became; absent if it became none.
-    state: Option<String>,
-    outcome: Option<String>,
-    exit_code: Option<i32>,
-    retry: Option<Retry>,
-    timezone: Option<String>,
-    lateness_ms: i64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Retry {
-    id: u64,
-    state: String,
-    outcome: Option<String>,
-    exit_code: Option<i32>,
-}
-
 /// Shows rows of the fire ledger.
 pub(crate) async fn fires(flags: FiresFlags) -> anyhow::Result<()> {
     let api = Api::new(&flags.common.server_args)?;
@@ -86,17 +58,19 @@ pub(crate) async fn fires(flags: FiresFlags) -> anyhow::Result<()> {
     if fires.is_empty() && !flags.failed && flags.since.is_none() && flags.until.is_none() {
         return note_first_slots(&api, &flags).await;
     }
-    let has_local = fires.iter().any(|it| it.local().is_some());
+    let local_slot = |it: &Fire| local(it.timezone.as_deref()?, &it.from.to_string());
+    let has_local = fires.iter().any(|it| local_slot(it).is_some());
     let row = |it: &Fire| {
-        let until = if it.from == it.to { String::new() } else { it.to.clone() };
+        let until = if it.from == it.to { String::new() } else { it.to.to_string() };
         let count = format!("{}{}", it.count, if it.at_least { "+" } else { "" });
         let job = it.job.map(|job| job.to_string()).unwrap_or_default();
-        let (reason, late) = (it.reason.clone().unwrap_or_default(), duration::show(it.lateness_ms));
+        let reason = it.reason.as_deref().unwrap_or_default().to_owned();
+        let late = duration::show(i64::try_from(it.lateness_ms).unwrap_or(i64::MAX));
         let state = it.state.as_ref().map(|state| end_text(state, it.outcome.as_deref(), it.exit_code));
-        let mut row = vec![it.from.clone()];
-        row.extend(has_local.then(|| it.local().unwrap_or_default()));
-        row.extend([until, count, it.schedule.clone(), it.verdict.clone(), reason, job]);
-        row.extend([state.unwrap_or_default(), it.retry.as_ref().map(Retry::text).unwrap_or_default(), late]);
+        let mut row = vec![it.from.to_string()];
+        row.extend(has_local.then(|| local_slot(it).unwrap_or_default()));
+        row.extend([until, count, it.schedule.clone(), it.verdict.clone().into_owned(), reason, job]);
+        row.extend([state.unwrap_or_default(), it.retry.as_ref().map(retry_text).unwrap_or_default(), late]);
         row
     };
     let mut heading =
@@ -147,16 +121,8 @@ async fn note_first_slots(api: &Api, flags: &FiresFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Fire {
-    fn local(&self) -> Option<String> {
-        local(self.timezone.as_deref()?, &self.from)
-    }
-}
-
-impl Retry {
-    fn text(&self) -> String {
-        format!("{} {}", self.id, end_text(&self.state, self.outcome.as_deref(), self.exit_code))
-    }
+fn retry_text(retry: &SlotRetry) -> String {
+    format!("{} {}", retry.id, end_text(&retry.state, retry.outcome.as_deref(), retry.exit_code))
 }
 
 /// An instant in a zone; none if that is UTC, where it is shown anyway.
