@@ -70,7 +70,7 @@ impl Disk {
         self.0.state().recording.add(event);
     }
 
-    /// Lets this fail after so many more writes or syncs have worked.
+    /// Lets this fail after this number of further writes or syncs has worked.
     pub fn fail(&self, fault: Fault, after: u64) {
         self.0.state().fault = Some((fault, after));
     }

@@ -22,7 +22,7 @@ impl Rng {
         (mixed ^ (mixed >> 31)) % limit
     }
 
-    /// True in so many of a hundred cases.
+    /// True in this number of a hundred cases.
     pub const fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

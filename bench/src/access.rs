@@ -1,5 +1,6 @@
 //! The cost of tokens and of TLS: single POSTs, in turns with a server without access control, as ratios of processor time.
 
+use crate::load::Pace;
 use crate::record::Record;
 use crate::run_dir::{Access, BenchEnv};
 use crate::singles::CONNECTIONS;
@@ -11,7 +12,7 @@ use crate::workload::{WorkerSettings, Workload};
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     let kinds = [Access::Open, Access::Tokens, Access::Tls];
     let [[open], [tokens], [tls]] = medians(kinds, async |access| {
-        let load = LoadSize { jobs, batch: 1, connections: CONNECTIONS };
+        let load = LoadSize { jobs, batch: 1, connections: CONNECTIONS, pace: Pace::Accepted };
         let workload = Workload::Talkative;
         let run = Run {
             bench: "access",

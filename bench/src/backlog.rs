@@ -6,7 +6,7 @@
 //! which the store's log was written back or a table grew.
 
 use crate::database::Counts;
-use crate::load::Load;
+use crate::load::{Load, Pace};
 use crate::record::{Record, log_progress};
 use crate::run_dir::{BenchEnv, RunDir, Server};
 use crate::workload::{JOBS_FILE, SILENT};
@@ -39,7 +39,7 @@ pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The memory that so many jobs add to a server which has seen some already.
+/// The memory that this number of jobs adds to a server which has seen some already.
 async fn after_submission(env: &BenchEnv, waiting: u64) -> anyhow::Result<u64> {
     let run_dir = env.run_dir(JOBS_FILE)?;
     let (server, _) = run_dir.server().await?;
@@ -52,7 +52,7 @@ async fn after_submission(env: &BenchEnv, waiting: u64) -> anyhow::Result<u64> {
     Ok(after.saturating_sub(before))
 }
 
-/// The memory of a server that has just been started with so many waiting jobs.
+/// The memory of a server that has just been started with this number of waiting jobs.
 async fn after_restart(env: &BenchEnv, waiting: u64) -> anyhow::Result<u64> {
     let run_dir = env.run_dir(JOBS_FILE)?;
     let (server, _) = run_dir.server().await?;
@@ -64,7 +64,7 @@ async fn after_restart(env: &BenchEnv, waiting: u64) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// How many jobs a second are accepted behind so many that wait.
+/// How many jobs a second are accepted behind this number of waiting ones.
 async fn rate(env: &BenchEnv, waiting: u64) -> anyhow::Result<f64> {
     let run_dir = env.run_dir(JOBS_FILE)?;
     let (server, _) = run_dir.server().await?;
@@ -75,7 +75,7 @@ async fn rate(env: &BenchEnv, waiting: u64) -> anyhow::Result<f64> {
     Ok(window.total() as f64 / took.as_secs_f64())
 }
 
-/// Stops the server, and fails unless exactly so many jobs wait in its database.
+/// Stops the server, and fails unless exactly this number of jobs waits in its database.
 async fn close(run_dir: &RunDir, server: Server, live: u64) -> anyhow::Result<()> {
     server.process.stop().await?;
     let counts = Counts::read(&run_dir.data(), 0)?;
@@ -90,7 +90,7 @@ fn window(waiting: u64) -> Load {
 
 /// Batches of 1,000, if there are as many, over four connections.
 pub(crate) fn load(jobs: u64) -> Load {
-    Load { jobs, batch: jobs.clamp(1, 1_000), connections: 4, name: SILENT }
+    Load { jobs, batch: jobs.clamp(1, 1_000), connections: 4, name: SILENT, pace: Pace::Accepted }
 }
 
 const WARM_UP: u64 = 5_000;

@@ -18,7 +18,7 @@ use tokio::process::Command;
 use worker::step::Launch;
 
 use crate::database::Counts;
-use crate::load::Load;
+use crate::load::{Load, Pace};
 use crate::record::{Record, log_progress};
 use crate::run_dir::{BenchEnv, WorkerCapacity, WorkerPool};
 use crate::waiting;
@@ -43,7 +43,7 @@ async fn take(env: &BenchEnv, jobs: u64, parallel: u32, image: &str) -> anyhow::
     let pool = WorkerPool { workers: 1, capacity: Some(capacity), allow: None };
     let workers = run_dir.workers(&server, &pool).await?;
     let batch = (jobs / TURNS).max(1);
-    let load = Load { jobs: batch, batch, connections: 1, name: NAME };
+    let load = Load { jobs: batch, batch, connections: 1, name: NAME, pace: Pace::Accepted };
     let (mut ended, mut removed, mut with_inspect, mut alone) =
         (Duration::ZERO, Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for turn in 0..TURNS {
@@ -101,7 +101,7 @@ fn order(turn: u64) -> [Variant; 3] {
     variants
 }
 
-/// Runs containers with the bare command line, so many at once; how long that takes. What `run` alone leaves behind is removed
+/// Runs containers with the bare command line, this number at once; how long that takes. What `run` alone leaves behind is removed
 /// after the clock was stopped.
 async fn by_hand(
     turn: u64,

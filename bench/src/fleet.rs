@@ -10,7 +10,7 @@ use crate::record::{Record, log_progress};
 use crate::run_dir::{BenchEnv, Server};
 use crate::swarm::{AttemptHandling, Swarm, SwarmSettings};
 
-/// Takes the figures with so many workers.
+/// Takes the figures with this number of workers.
 pub(crate) async fn measure(env: &BenchEnv, workers: u64) -> anyhow::Result<()> {
     log_progress(&format!("{workers} simulated workers"));
     let run_dir = env.run_dir(&jobs_file())?;
@@ -67,7 +67,7 @@ pub(crate) async fn percent_of_a_core(server: &Server) -> anyhow::Result<f64> {
     Ok((server.process.cpu_us()? - before) / began.elapsed().as_micros() as f64 * 100.0)
 }
 
-/// Submits at least so many jobs, in whole batches, of all definitions in turn. Returns how many.
+/// Submits at least this number of jobs, in whole batches, of all definitions in turn. Returns how many.
 async fn submit(server: &Server, jobs: u64) -> anyhow::Result<u64> {
     let lines: String = (0..BATCH).map(|n| format!("{{\"name\":\"job-{}\"}}\n", n % DEFINITIONS)).collect();
     let body = Bytes::from(lines);

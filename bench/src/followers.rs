@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 
 use crate::fleet::percent_of_a_core;
-use crate::load::{Connection, JSON, Retries};
+use crate::load::{Connection, JSON, Pace, Retries};
 use crate::record::{Record, log_progress};
 use crate::run_dir::{Access, BenchEnv, WorkerPool};
 use crate::stream_readers::StreamReaders;
@@ -19,7 +19,7 @@ use crate::workload::{BATCH, CONNECTIONS, WorkerSettings, Workload};
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     quiet(env).await?;
     let [[alone], [watched]] = medians([false, true], async |is_watched| {
-        let load = LoadSize { jobs, batch: BATCH, connections: CONNECTIONS };
+        let load = LoadSize { jobs, batch: BATCH, connections: CONNECTIONS, pace: Pace::Accepted };
         let (workload, access) = (Workload::Silent, Access::Open);
         let run = Run {
             bench: "followers",

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::database::Counts;
 use crate::fleet::percent_of_a_core;
-use crate::load::{Load, NDJSON, Retries};
+use crate::load::{Load, NDJSON, Pace, Retries};
 use crate::record::{Record, log_progress};
 use crate::run_dir::{BenchEnv, Server};
 use crate::singles::CONNECTIONS;
@@ -62,7 +62,7 @@ async fn take(env: &BenchEnv, (jobs, connections): (u64, u64), around: Surroundi
     // A few workers cost a thousandth of a core.
     let idle = if around.workers > FEW_WORKERS { percent_of_a_core(&server).await? / 100.0 } else { 0.0 };
 
-    let load = Load { jobs, batch: 1, connections, name: "measured" };
+    let load = Load { jobs, batch: 1, connections, name: "measured", pace: Pace::Accepted };
     let (before, began) = (server.process.cpu_us()?, Instant::now());
     load.submit(server.endpoint.clone()).await?;
     swarm.until_arrived(jobs).await?;

@@ -163,7 +163,19 @@ impl Connection {
             }
         }
     }
+
+    /// Waits until the batch has ended that a POST was answered with.
+    async fn wait_for_batch(&mut self, answer: &Bytes) -> anyhow::Result<()> {
+        let made: serde_json::Value = serde_json::from_slice(answer)?;
+        let id = made["batch"].as_u64().context("the answer to a batch names none")?;
+        let batch = self.read(&format!("/api/batches/{id}?wait={BATCH_WAIT}")).await?;
+        anyhow::ensure!(batch["state"] == "succeeded", "batch {id} has not succeeded: {batch}");
+        Ok(())
+    }
 }
+
+/// Longest time that a request for a batch waits for its end; the most that the server allows.
+const BATCH_WAIT: &str = "10m";
 
 /// The jobs that one run of a benchmark submits, and how.
 #[derive(Clone, Debug)]
@@ -176,6 +188,17 @@ pub(crate) struct Load {
     pub(crate) connections: u64,
     /// The definition of the jobs.
     pub(crate) name: &'static str,
+    /// When a connection sends its next batch.
+    pub(crate) pace: Pace,
+}
+
+/// When a connection sends its next batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Once the last one is accepted: jobs pile up if they are accepted faster than they run.
+    Accepted,
+    /// Once the last one has ended: as many jobs are live as the batches of all connections have.
+    Ended,
 }
 
 /// The result of a run.
@@ -190,7 +213,7 @@ pub(crate) struct Submitted {
 }
 
 impl Load {
-    /// Submits all jobs as fast as the server accepts them.
+    /// Submits all jobs at this pace.
     ///
     /// # Errors
     /// The first error of a connection.
@@ -218,6 +241,7 @@ impl Load {
             connections.push(Connection::open(endpoint.clone()).await?);
         }
         let requests = self.jobs.div_ceil(self.batch);
+        let pace = self.pace;
         let began = Instant::now();
         let mut senders = tokio::task::JoinSet::new();
         for (n, mut connection) in connections.into_iter().enumerate() {
@@ -226,7 +250,10 @@ impl Load {
             senders.spawn(async move {
                 let mut retries = Retries::default();
                 for _ in 0..share {
-                    connection.post(&path, NDJSON, &body, &mut retries).await?;
+                    let answer = connection.post(&path, NDJSON, &body, &mut retries).await?;
+                    if pace == Pace::Ended {
+                        connection.wait_for_batch(&answer).await?;
+                    }
                 }
                 anyhow::Ok(retries.0)
             });

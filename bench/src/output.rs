@@ -12,7 +12,7 @@ pub(crate) async fn until_stored(data: &Path, expected: OutputTotals) -> anyhow:
     until(data, &format!("{expected:?}"), |stored| stored == expected).await
 }
 
-/// Waits until output of so many attempts is stored, each of which writes once.
+/// Waits until output of this number of attempts is stored, each of which writes once.
 pub(crate) async fn until_attempts(data: &Path, attempts: usize) -> anyhow::Result<Instant> {
     until(data, &format!("output of {attempts} attempts"), |stored| stored.attempts >= attempts).await
 }

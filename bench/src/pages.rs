@@ -13,7 +13,7 @@ use crate::run_dir::{BenchEnv, WorkerPool};
 use crate::waiting;
 use crate::workload::CAPACITY;
 
-/// Takes the figures with so many ended jobs, and a tenth of them waiting.
+/// Takes the figures with this number of ended jobs, and a tenth of that waiting.
 pub(crate) async fn measure(env: &BenchEnv, ended: u64) -> anyhow::Result<()> {
     log_progress(&format!("pages with {ended} ended jobs"));
     let run_dir = env.run_dir(JOBS_FILE)?;

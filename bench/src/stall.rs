@@ -19,7 +19,7 @@ use crate::record::{Record, log_progress};
 use crate::run_dir::BenchEnv;
 use crate::workload::{JOBS_FILE, SILENT};
 
-/// Takes the figures, for batches of so many jobs.
+/// Takes the figures, for batches with this number of jobs.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64) -> anyhow::Result<()> {
     for (kind, line) in [("short", short()), ("long", long(jobs))] {
         log_progress(&format!("single jobs beside batches of {jobs} {kind} entries"));

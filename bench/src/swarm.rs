@@ -62,7 +62,7 @@ impl Swarm {
         }
     }
 
-    /// Waits until so many attempts have arrived.
+    /// Waits until this number of attempts has arrived.
     pub(crate) async fn until_arrived(&self, attempts: u64) -> anyhow::Result<()> {
         let mut last = (0, Instant::now());
         loop {

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use server::logs::OutputTotals;
 
 use crate::database::{self, Counts};
-use crate::load::Load;
+use crate::load::{Load, Pace};
 use crate::output;
 use crate::record::{Record, log_progress};
 use crate::run_dir::{Access, BenchEnv, Process, RunDir, Server, WorkerCapacity, WorkerPool};
@@ -41,6 +41,8 @@ pub(crate) struct LoadSize {
     pub(crate) batch: u64,
     /// Number of connections.
     pub(crate) connections: u64,
+    /// When each of them sends its next batch.
+    pub(crate) pace: Pace,
 }
 
 /// Figures that runs are compared by.
@@ -54,7 +56,7 @@ pub(crate) struct RunFigures {
 
 /// Measures each variant with batches of 1,000 jobs.
 pub(crate) async fn measure(env: &BenchEnv, jobs: u64, history: u64) -> anyhow::Result<()> {
-    let load = LoadSize { jobs, batch: BATCH, connections: CONNECTIONS };
+    let load = LoadSize { jobs, batch: BATCH, connections: CONNECTIONS, pace: Pace::Accepted };
     for (settings, workload, history) in variants(history) {
         let access = Access::Open;
         let run = Run { bench: "throughput", load, workload, history, settings, access, is_watched: false };
@@ -88,11 +90,11 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures>
     let mut readers =
         if run.is_watched { Some(StreamReaders::dashboard(&server.endpoint).await?) } else { None };
 
-    let LoadSize { jobs, batch, connections } = run.load;
+    let LoadSize { jobs, batch, connections, pace } = run.load;
     let output_bytes_per_job = run.workload.output_bytes_per_job();
     let has_output = output_bytes_per_job > 0;
     let name = if has_output { TALKATIVE } else { SILENT };
-    let load = Load { jobs, batch, connections, name };
+    let load = Load { jobs, batch, connections, name, pace };
     let cpu = CpuTime::now(&server, &workers)?;
     let submitted = match run.workload {
         Workload::Silent | Workload::Talkative => load.submit(server.endpoint.clone()).await?,
@@ -122,6 +124,7 @@ pub(crate) async fn take(env: &BenchEnv, run: Run) -> anyhow::Result<RunFigures>
     record.set("jobs", load.total());
     record.set("batch", batch);
     record.set("connections", connections);
+    record.set("pace", format!("{pace:?}").to_lowercase());
     record.set("output_bytes_per_job", output_bytes_per_job);
     record.set("history", before);
     record.figure("seconds", seconds);
@@ -172,7 +175,7 @@ async fn close(
     Ok(())
 }
 
-/// The output of jobs that write so many bytes each.
+/// The output of jobs that write this number of bytes each.
 fn written(bytes: u64, jobs: u64) -> anyhow::Result<OutputTotals> {
     Ok(match bytes {
         0 => OutputTotals::default(),
@@ -186,7 +189,7 @@ async fn grow_history(server: &Server, jobs: u64) -> anyhow::Result<u64> {
         return Ok(0);
     }
     log_progress(&format!("running {jobs} jobs first, for the history"));
-    let load = Load { jobs, batch: BATCH, connections: CONNECTIONS, name: SILENT };
+    let load = Load { jobs, batch: BATCH, connections: CONNECTIONS, name: SILENT, pace: Pace::Accepted };
     load.submit(server.endpoint.clone()).await?;
     waiting::until_all_ended(server).await?;
     let newest = server.connect().await?.read("/api/jobs?limit=1").await?;

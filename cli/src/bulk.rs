@@ -358,7 +358,7 @@ impl BulkResult {
     }
 }
 
-/// The server retries so many jobs in the order of their slots.
+/// The most jobs that the server retries in the order of their slots.
 const ORDERED_MAX: u64 = 10_000;
 
 const UNORDERED: &str = "longshore: the selection is too large to be retried in the order of the slots: the newest jobs come first; to keep the \

@@ -52,7 +52,7 @@ pub(crate) struct Flags {
     /// Only events of this job on several workers, and of its members.
     #[arg(long, value_name = "ID")]
     member_of: Option<u64>,
-    /// Start with so many of the last events [default: 100, or 0 with --follow].
+    /// Start with this number of the last events [default: 100, or 0 with --follow].
     #[arg(long, value_name = "COUNT", conflicts_with = "after")]
     tail: Option<u32>,
     /// Start after this event.

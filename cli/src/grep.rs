@@ -49,7 +49,7 @@ pub(crate) struct Flags {
     /// Only this stream.
     #[arg(long, value_enum, value_name = "STREAM")]
     stream: Option<Stream>,
-    /// Stop after so many lines.
+    /// Stop after this number of lines.
     #[arg(short = 'm', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_count: Option<u64>,
     #[command(flatten)]

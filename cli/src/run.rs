@@ -60,7 +60,7 @@ pub(crate) struct Flags {
     /// Idempotency key: create no second job if one was created with this key [default: a random key, for repeating the request].
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Create a batch of so many jobs, 1 to 100000; each is told its position in LONGSHORE_INDEX.
+    /// Create a batch with this number of jobs, 1 to 100000; each is told its position in LONGSHORE_INDEX.
     #[arg(long, value_name = "N", group = "size", conflicts_with_all = ["follow", "as_scheduled"], value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: Option<u32>,
     #[command(flatten)]
@@ -68,10 +68,10 @@ pub(crate) struct Flags {
     /// A name for the batch.
     #[arg(long, value_name = "NAME", requires = "size")]
     batch_name: Option<String>,
-    /// After so many failed members of the batch, cancel those that have not started.
+    /// Cancel the members of the batch that have not started once this number has failed.
     #[arg(long, value_name = "N", requires = "size", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_failures: Option<u32>,
-    /// Run at most so many jobs of the batch at once.
+    /// The most jobs of the batch that run at once.
     #[arg(long, value_name = "N", requires = "size", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     concurrency: Option<u32>,
     /// Give it the parameters, environment and arguments of the definition's schedule, with this moment as its slot. The schedule fires as before.

@@ -23,7 +23,7 @@ pub(crate) struct Flags {
     /// The definition.
     #[arg(value_name = "NAME", value_parser = crate::args::parse_definition_name, add = crate::completions::definitions())]
     name: String,
-    /// Count at most so many jobs, from the newest on [default: 1000].
+    /// The most jobs to count, from the newest on [default: 1000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     jobs: Option<u64>,
     /// Only jobs that ended at or after this instant (RFC 3339), from this date on (UTC), or so long ago at most (90s, 1h30m, 7d).

@@ -35,10 +35,10 @@ pub(crate) struct Flags {
     /// A name for the batch that the jobs form.
     #[arg(long, value_name = "NAME")]
     batch_name: Option<String>,
-    /// Start no further job once so many have failed.
+    /// Start no further job once this number has failed.
     #[arg(long, value_name = "N")]
     max_failures: Option<u32>,
-    /// Run at most so many jobs of the list at once.
+    /// The most jobs of the list that run at once.
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
     /// Wait until all jobs have ended, at most this long. The exit code is 0 if all succeeded, 124 when the time is up, and 1 otherwise.

@@ -159,5 +159,5 @@ async fn check(router: axum::Router, request: Request<Body>) {
 
 const JOBS: &str = "[{name: resize, image: busybox}, {name: mail, image: busybox, enabled: false}]";
 
-/// A world keeps what it accepted: after so many requests it is made anew.
+/// A world keeps what it accepted: after this number of requests it is made anew.
 const REQUESTS_MAX: u32 = 1_000;

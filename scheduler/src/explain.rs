@@ -70,7 +70,7 @@ pub enum JobsBefore {
     MoreThan(u64),
 }
 
-/// Jobs before another that are counted. All inputs wait while the engine counts, which takes less than a millisecond for so many.
+/// Jobs before another that are counted. All inputs wait while the engine counts, which takes less than a millisecond for this number.
 pub const BEFORE_MAX: u64 = 10_000;
 
 /// The verdict about one worker.

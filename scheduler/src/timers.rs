@@ -38,7 +38,7 @@ pub enum UptimeTimer {
     LeaseEnd(WorkerId),
     /// An attempt of a silent worker is lost.
     Loss(JobId, Fence),
-    /// An attempt exceeds its timeout by so much that its worker must have failed to stop it.
+    /// The time by which an attempt must exceed its timeout until its worker must have failed to stop it.
     Overrun(JobId, Fence),
     /// An attempt runs longer than expected.
     Slow(JobId, Fence),

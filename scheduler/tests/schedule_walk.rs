@@ -29,7 +29,7 @@ enum Step {
     Behind(u64),
     Restart(u64),
     Pause(bool),
-    /// For so many milliseconds.
+    /// For this number of milliseconds.
     PauseFor(u64),
     Define {
         rule: usize,
@@ -38,12 +38,12 @@ enum Step {
         enabled: bool,
         /// Its id follows from the rule.
         derived: bool,
-        /// It is read at a start after so many milliseconds.
+        /// It is read at a start after this number of milliseconds.
         away: Option<u64>,
     },
     Undefine,
     CancelFirst,
-    /// Slots of the last so many milliseconds, and whether the ledger was read before the last step.
+    /// Slots of this number of past milliseconds, and whether the ledger was read before the last step.
     Backfill {
         back: u64,
         late: bool,

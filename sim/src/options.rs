@@ -12,7 +12,7 @@ use clap::Parser;
   cargo run --release -p longshore-sim -- --transitions 20000000
   cargo run --release -p longshore-sim -- --replay 1763654400000 --trace")]
 pub(crate) struct Options {
-    /// Run seeds until so many transitions have been made: steps of a state machine that changed something or had an effect
+    /// Run seeds until this number of transitions has been made: steps of a state machine that changed something or had an effect
     #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = count)]
     pub(crate) transitions: u64,
     /// The first seed; by default taken from the clock, and printed

@@ -68,5 +68,5 @@ impl Sum {
     }
 }
 
-/// From so many transitions on, what was never hit cannot be chance.
+/// From this number of transitions on, what was never hit cannot be chance.
 const LARGE: u64 = 5_000_000;

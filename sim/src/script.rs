@@ -79,7 +79,7 @@ pub(crate) enum Act {
         ways: [bool; 2],
         lasts: Duration,
     },
-    /// A worker crashes: now, or behind so many further effects; with its whole machine, or alone.
+    /// A worker crashes: now, or after this number of further effects; with its whole machine, or alone.
     CrashWorker {
         machine: u16,
         effects: Option<u32>,

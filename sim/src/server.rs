@@ -66,7 +66,7 @@ pub(crate) enum CrashPoint {
     AtStoreRefusal,
     /// After the sync of the next group, before any of its effects.
     AfterSync,
-    /// After so many further effects.
+    /// After this number of further effects.
     AfterEffects(u32),
 }
 

@@ -226,7 +226,7 @@ pub(crate) const LABEL: &str = "tenant";
 /// The group that definitions share permits in.
 const GROUP: &str = "group";
 
-/// The memory limit of an attempt after so many attempts that were killed for their memory. Each of them doubles it.
+/// The memory limit of an attempt after this number of attempts that were killed for their memory. Each of them doubles it.
 pub(crate) fn memory_after(revision: Revision, oom_kills: u32) -> Option<u64> {
     MEMORY_BYTES.checked_shl(oom_kills).filter(|_| has_memory_limit(revision))
 }

@@ -235,5 +235,5 @@ impl World {
     }
 }
 
-/// So much never happens at once, even where a frozen machine goes on.
+/// More never happens at once, even where a frozen machine goes on.
 const AT_ONCE_MAX: u32 = 100_000;

@@ -147,7 +147,7 @@ impl MailServer {
         self.state.mails.lock().unwrap().clone()
     }
 
-    /// Waits until so many mails were taken, and returns them.
+    /// Waits until this number of mails was taken, and returns them.
     pub async fn wait_for(&self, count: usize) -> Vec<Mail> {
         wait_for(&format!("{count} mails"), async || {
             let mails = self.mails();

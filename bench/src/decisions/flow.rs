@@ -90,7 +90,7 @@ fn measure(
 }
 
 impl Scene {
-    /// Processor time of a cycle in microseconds, over so many cycles.
+    /// Processor time of a cycle in microseconds, over this number of cycles.
     fn window(&mut self, from: u64, cycles: u64) -> anyhow::Result<f64> {
         let requests: Vec<Input> =
             (from..from + cycles).map(|n| self.model.request(vec![(self.job)(n)])).collect();

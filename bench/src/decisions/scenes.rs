@@ -9,7 +9,7 @@ use scheduler::placement::rules::{Condition, LabelRule};
 use crate::decisions::flow::{CycleOrder, Scene};
 use crate::decisions::model::{Model, definition, job};
 
-/// Jobs of a definition without limits, while so many keys of another one have no permit left and jobs that wait for it.
+/// Jobs of a definition without limits, while this number of keys of another one has no permit left and jobs that wait for it.
 pub(super) fn beside_blocked_keys(keys: u64) -> anyhow::Result<Scene> {
     let mut model = blocked_keys(keys)?;
     // Those that hold the permits run on.
@@ -89,7 +89,7 @@ impl Beside {
     ];
 }
 
-/// Jobs of one definition flow while so many others have jobs that wait.
+/// Jobs of one definition flow while this number of others has jobs that wait.
 pub(super) fn waiting_definitions(waiting: u64, beside: Beside) -> anyhow::Result<Scene> {
     let plain = match beside {
         Beside::BusyClass => requiring(definition(PLAIN), 0),
@@ -123,7 +123,7 @@ pub(super) fn waiting_definitions(waiting: u64, beside: Beside) -> anyhow::Resul
     Ok(Scene { model, order: CycleOrder::FinishFirst, job: next_job })
 }
 
-/// Jobs of one definition flow while so many large batches of the same definition wait.
+/// Jobs of one definition flow while this number of large batches of the same definition waits.
 pub(super) fn waiting_batches(batches: u64) -> anyhow::Result<Scene> {
     let mut model = Model::with_slice(vec![definition(PLAIN)], MEMBERS / 2)?;
     for _ in 0..FLOW_WORKERS {
@@ -137,7 +137,7 @@ pub(super) fn waiting_batches(batches: u64) -> anyhow::Result<Scene> {
     Ok(Scene { model, order: CycleOrder::FinishFirst, job: Box::new(|_| job(PLAIN)) })
 }
 
-/// One definition without rules, or so many with limits by key, required labels and priorities. The limits are looked at and never reached.
+/// One definition without rules, or this number with limits by key, required labels and priorities. The limits are looked at and never reached.
 pub(super) fn rules(definitions: u64) -> anyhow::Result<Scene> {
     let classes = CLASSES;
     let entries = match definitions {
@@ -203,7 +203,7 @@ const CLASSES: u64 = 20;
 /// The defaults of a worker.
 const SLOTS: u32 = 2;
 const BACKLOG: u32 = 2;
-/// Waiting jobs of each class, so many that none runs out.
+/// Waiting jobs of each class, enough that none runs out.
 const WAITING: u64 = 200;
 /// Members of a large batch; half of them make a slice.
 const MEMBERS: usize = 20;

@@ -51,7 +51,7 @@ async fn submit_until_accepted(
     }
 }
 
-/// Builds the path and body of a request for a batch of so many jobs, or for a single job.
+/// Builds the path and body of a request for a batch with this number of jobs, or for a single job.
 fn request(label: &str, batch: Option<u64>, rng: &mut SeededRng) -> (String, Value) {
     let mut name = || *rng.choose(&["fake-quick", "fake-talk", "fake-slow"]);
     let labels = json!({ "submission": label });

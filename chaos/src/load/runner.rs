@@ -61,7 +61,7 @@ async fn follow(clients: &Clients, job: u64, mut cancel_after: Option<Duration>)
 const RUN_TIMES_MS: [u64; 6] = [0, 100, 500, 1_000, 2_000, 4_000];
 /// Run time of self-fenced and exclusive jobs. It is longer than `lost_after`, so a successor that starts too early overlaps with its predecessor.
 const LONG_RUN_MS: u64 = 12_000;
-/// One of so many jobs is cancelled: before its assignment, while it runs, or just after its end.
+/// One of this number of jobs is cancelled: before its assignment, while it runs, or just after its end.
 const CANCEL_ONE_OF: u64 = 6;
 /// A cancel comes at most this long after the job's run time.
 const CANCEL_AFTER_RUN_MAX_MS: u64 = 1_000;

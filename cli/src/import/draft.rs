@@ -61,7 +61,7 @@ impl Rule {
         Self { kind: "cron", value: expression.into(), zone: None }
     }
 
-    /// Again and again after so many milliseconds.
+    /// Again and again, with this number of milliseconds between.
     pub(super) fn every(millis: u64) -> Self {
         Self { kind: "every", value: super::span::shown(millis), zone: None }
     }

@@ -94,7 +94,7 @@ impl Member {
     }
 }
 
-/// Columns of the longest name in a batch of so many members.
+/// Columns of the longest name in a batch with this number of members.
 pub(super) fn columns_of_batch(first: u64, count: u64) -> Arc<AtomicUsize> {
     let last = first.saturating_add(count.saturating_sub(1));
     Arc::new(AtomicUsize::new(name_in_batch(last, first).len()))

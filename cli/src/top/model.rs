@@ -29,7 +29,7 @@ impl Tab {
         }
     }
 
-    /// The tab so many places to the right; around the corner.
+    /// The tab this number of places to the right; after the last one comes the first.
     fn shifted(self, by: usize) -> Self {
         let at = Self::ALL.iter().position(|tab| *tab == self).unwrap_or_default();
         Self::ALL[(at + by) % Self::ALL.len()]
@@ -101,7 +101,7 @@ pub(super) enum Mode {
     Help,
     /// They answer the question whether this job is to be cancelled.
     Confirm(u64),
-    /// The details of this job are open; scrolled up by so many lines.
+    /// The details of this job are open; scrolled up by this number of lines.
     Details(u64, usize),
 }
 
@@ -221,7 +221,7 @@ impl Model {
         self.rows(now).get(self.selected.1)?.key.parse().ok()
     }
 
-    /// Selects the row so many places away.
+    /// Selects the row that is this number of places away.
     pub(super) fn move_by(&mut self, by: isize, now: Timestamp) {
         let rows = self.rows(now);
         let last = rows.len().saturating_sub(1);

@@ -69,7 +69,7 @@ fn paused(pauses: &[Pause]) -> Option<String> {
     (!pauses.is_empty()).then(|| format!("paused{until}"))
 }
 
-/// A row whose command and description have at most so many characters.
+/// A row whose command and description have at most this number of characters.
 fn row(definition: &Definition, now: Timestamp, [command, description]: [usize; 2]) -> Vec<String> {
     let words = definition.entrypoint.iter().flatten().chain(&definition.command);
     let next = definition.next_fire_at.map(|slot| format!("in {}", until(slot, now)));

@@ -17,7 +17,7 @@ async fn submit(cluster: &Cluster, priority: i8) -> u64 {
     job["id"].as_u64().expect("an id")
 }
 
-/// The explanation of a job that has gained so many steps.
+/// The explanation of a job that has gained this number of steps.
 async fn aged(cluster: &Cluster, id: u64, steps: u64) -> Value {
     let path = format!("/api/jobs/{id}/explain");
     wait_for("the job has aged", async || {

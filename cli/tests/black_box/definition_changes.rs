@@ -24,7 +24,7 @@ async fn changes(cluster: &Cluster) -> Vec<Value> {
     cluster.api().get("/api/definitions/changes").await.as_array().unwrap().clone()
 }
 
-/// Waits until the history has so many rows, and returns them.
+/// Waits until the history has this number of rows, and returns them.
 async fn wait_for_changes(cluster: &Cluster, count: usize) -> Vec<Value> {
     wait_until(&format!("{count} changes"), async || changes(cluster).await.len() == count).await;
     changes(cluster).await

@@ -76,7 +76,7 @@ impl BusyJob {
         self.job().await["attempts"][0]["usage"].clone()
     }
 
-    /// Waits until so much CPU time was seen while it runs.
+    /// Waits until this CPU time was seen while it runs.
     async fn wait_for_cpu(&self, ms: u64) -> Value {
         wait_for(&format!("{ms} ms of CPU are seen"), async || {
             let usage = self.usage().await;

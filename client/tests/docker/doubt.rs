@@ -177,7 +177,7 @@ async fn a_stop_counts_although_the_engines_clock_is_wrong() {
     }
 }
 
-/// The engine's clock is so many hours behind.
+/// The engine's clock is this number of hours behind.
 async fn assert_stop_counts(behind: u32, at_last: u32) {
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(

@@ -76,7 +76,7 @@ class Batches(Base):
         return cast(BatchStatus, self._wait(f"/api/batches/{batch:d}", lambda shown: "ended_at" in shown, timeout, late))
 
     def batch_progress(self, batch: int, every: float = 1.0) -> Iterator[BatchStatus]:
-        """A batch as it is now, then each time after so many seconds (0.01 to 600), and when it has ended."""
+        """A batch as it is now, then each time after `every` seconds (0.01 to 600), and when it has ended."""
         # A server waits for ten minutes at most; and a pause of zero would ask it as fast as it answers.
         if not 0.01 <= every <= 600:
             raise ValueError(f"every is a number of seconds from 0.01 to 600, not {every!r}")

@@ -33,7 +33,7 @@ class Request:
     poll_s: Optional[float] = None  # The server waits so long for an end, and not longer than the caller.
 
     def within(self, left_s: float) -> Tuple[Request, float]:
-        """The request for a caller who has so much time left, and how long the server waits."""
+        """The request for a caller who has this time left, and how long the server waits."""
         if self.poll_s is None:
             return self, 0
         wait_s = min(self.poll_s, left_s)
@@ -77,7 +77,7 @@ class Retries:
         if not may_retry or left_s <= 0 or pause_s > left_s:
             raise error
         if callers_s == 0 or pause_s > callers_s:
-            time.sleep(callers_s)  # The caller asked for so much time, and others may count on it.
+            time.sleep(callers_s)  # The caller asked for this time, and others may count on it.
             raise DeadlinePassed("the time is up") from error
         _LOG.info("%s; next try in %.2f s", error, pause_s)
         time.sleep(pause_s)

@@ -144,7 +144,7 @@ class Operations(Base):
         return cast("List[Pause]", self._get("/api/pauses"))
 
     def schedules(self, *, name: Optional[str] = None, next: Optional[int] = None, start: Filter = None) -> List[Schedule]:
-        """Schedules with their `next` slots, so many of each (1 to 100); those at or after `start`, or those that have not fired."""
+        """Schedules with their `next` slots, this number of each (1 to 100); those at or after `start`, or those that have not fired."""
         return cast("List[Schedule]", self._get("/api/schedules", query(name=name, next=next, **{"from": start})))
 
     def fires(

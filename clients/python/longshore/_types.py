@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, TypedDict, Union
 
 Duration = Union[str, float]  # Seconds, or a text such as `90s`.
-Wait = Union[bool, float]  # True: without a limit; or at most so many seconds.
+Wait = Union[bool, float]  # True: without a limit; or at most this number of seconds.
 Filter = Union[str, bool, int, datetime, Iterable[str], None]
 After = Iterable[Union[int, Mapping[str, Any]]]  # Jobs; `{"job": 12, "outcome": "ended"}`; `{"batch": 100}`.
 

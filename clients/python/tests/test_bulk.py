@@ -67,7 +67,7 @@ class Bulk(ClusterCase):
     def test_jobs_are_operated_on_by_number(self) -> None:
         ids = self.waiting("numbers", 2)
         ended = self.client.submit("quick", wait=True)["id"]
-        # So many numbers take two requests.
+        # These numbers take two requests.
         result = self.client.cancel_many([*ids, ended, *([ids[0]] * 10_000)])
         self.assertEqual(result["refused"], 1)
         self.assertEqual(result["refusals"], [{"job": ended, "code": "already_finished", "detail": result["refusals"][0]["detail"]}])

@@ -35,7 +35,7 @@ pub fn overrides_fit(overrides: &Overrides) -> Checked {
     overrides_fit_with(overrides, 0, 0)
 }
 
-/// The overrides of a job fit into an Enqueue with so many further variables of so many bytes together.
+/// The overrides of a job fit into an Enqueue beside this number of further variables, which have this number of bytes together.
 ///
 /// # Errors
 /// The field and its limit.

@@ -189,7 +189,7 @@ impl<'a> Packer<'a> {
     }
 }
 
-/// Number of frames for so many short entries; at least one, because an empty list is sent, too.
+/// Number of frames for this number of short entries; at least one, because an empty list is sent, too.
 fn parts(entries: usize) -> usize {
     entries.div_ceil(ENTRIES_MAX).max(1)
 }

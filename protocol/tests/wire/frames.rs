@@ -2,7 +2,7 @@
 //!
 //! `valid` has for each frame its name, direction, tag, bytes and fields. Durations are nanoseconds; bytes, secrets and revisions are
 //! hexadecimal; integers are exact, also above 2^53. `invalid` has what is wrong, the close code, and words of its reason. The bytes of
-//! an invalid frame are `hex` and so many `zeros` after it. `cargo xtask bless` rewrites the file.
+//! an invalid frame are `hex` and after it the number of zero bytes that `zeros` says. `cargo xtask bless` rewrites the file.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -172,7 +172,7 @@ mod tests {
         scheduler.step(NOW, Input::Submit(Submit { ticket, jobs, batch, require_worker, idempotency_key }));
     }
 
-    /// A scheduler with so many batches of two members.
+    /// A scheduler with this number of batches of two members.
     fn with_batches(count: usize) -> Scheduler {
         let mut scheduler =
             Scheduler::new(Config { slice: 5_000, ..Config::for_tests() }, Counters::default());

@@ -44,7 +44,7 @@ pub enum SlotFate {
 pub enum TooManySlots {
     /// More than [`RANGE_MAX`] in the range.
     InRange,
-    /// More than [`SLOTS_MAX`] would become jobs; so many, at least.
+    /// More than [`SLOTS_MAX`] would become jobs; at least this number.
     Open(usize),
 }
 
@@ -63,7 +63,7 @@ const NEIGHBOUR_MILLIS_MAX: i64 = 366 * 86_400_000;
 /// The slots in `[from, to]`, in order. The reading is that of their [`reading_range`].
 ///
 /// # Errors
-/// There are more than a request may have, or so many have fired under an earlier rule that the reading may lack some.
+/// There are more than a request may have, or enough have fired under an earlier rule for the reading to lack some.
 pub fn plan(
     schedule: &Schedule,
     from: Timestamp,

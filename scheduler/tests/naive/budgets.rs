@@ -86,7 +86,7 @@ pub(super) fn memory(job: &Job) -> Option<u64> {
 
 const PLATFORM: Backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(60), 2_000);
 
-/// The longest wait after so many failures.
+/// The longest wait after this number of failures.
 fn ceiling(backoff: &Backoff, failures: u32) -> Duration {
     match &backoff.delays {
         Delays::Exponential { initial, max, factor_milli } => {

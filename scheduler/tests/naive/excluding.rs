@@ -9,7 +9,7 @@ use crate::world::scheduler::definition::Definition;
 use crate::world::scheduler::placement::exclusion::Excluded;
 
 impl Model {
-    /// From so many seconds to so many, doubling with each time in a row; without them, until the worker starts anew.
+    /// The shortest and the longest in seconds, doubling with each time in a row; without them, until the worker starts anew.
     pub(super) fn exclude(&mut self, worker: WorkerId, of: Excluded, seconds: Option<(u64, u64)>) {
         let now = self.now.up;
         let worker = self.worker_mut(worker).expect("it speaks");

@@ -90,9 +90,9 @@ pub(crate) enum Act {
     Condition(u8, u8),
     /// Somebody pauses or resumes a definition, a group, or everything; or the secrets of some definitions are gone, or there again.
     Pause(u8, bool),
-    /// Somebody pauses a definition, a group, or everything for so many milliseconds.
+    /// Somebody pauses a definition, a group, or everything for this number of milliseconds.
     PauseFor(u8, u64),
-    /// Somebody pauses or resumes one of the latest batches, or pauses it for so many milliseconds.
+    /// Somebody pauses or resumes one of the latest batches, or pauses it for this number of milliseconds.
     PauseBatch {
         which: u8,
         paused: bool,

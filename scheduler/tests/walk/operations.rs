@@ -39,7 +39,7 @@ pub(super) fn pause(world: &mut World, what: u8, paused: bool) {
     }
 }
 
-/// Somebody pauses a definition, a group, or everything for so many milliseconds.
+/// Somebody pauses a definition, a group, or everything for this number of milliseconds.
 pub(super) fn pause_for(world: &mut World, what: u8, lasts: u64) {
     let lasts = Some(Duration::from_millis(lasts));
     world.pause_with(PAUSED[usize::from(what)], true, lasts, Origin::default());

@@ -36,7 +36,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// All members of a batch have ended: so many, of which so many failed.
+    /// All members of a batch have ended: their number, and the number of those that failed.
     pub(super) fn batch_ended(&mut self, change: &Change) -> Result<(), TestCaseError> {
         let Change::BatchEnded { first, count, failed, state, .. } = *change else { return Ok(()) };
         let batch = self.batches.remove(&first).unwrap();

@@ -305,7 +305,7 @@ const BLOCKED_AFTER: u32 = 2;
 /// Fingerprints kept at most: as many inputs as one group can have.
 pub(super) const FINGERPRINTS_MAX: usize = 20_000;
 
-/// Of a large batch the overrides of so many members are hashed: all of them may be 64 MiB.
+/// Number of members of a large batch whose overrides are hashed: all of them may be 64 MiB.
 const DETAILS_HASHED: usize = 1_000;
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ pub(super) fn without_first(data: PieceData, bytes: u64) -> PieceData {
     }
 }
 
-/// Looks for the beginning of the last so many lines. A newline at the very end ends the last line and begins none.
+/// Looks for the beginning of the last N lines. A newline at the very end ends the last line and begins none.
 #[derive(Debug)]
 pub(super) struct Tail {
     end: u64,

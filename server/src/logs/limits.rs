@@ -32,7 +32,7 @@ impl Default for Limits {
 pub(super) enum Unsynced {
     /// All of them are here: the machine has not been started since.
     Kept,
-    /// They may be lost, a later one or an earlier one; there were at most so many.
+    /// They may be lost, a later one or an earlier one; this is the most that there were.
     AtMost(u64),
 }
 
@@ -46,7 +46,7 @@ impl Unsynced {
 }
 
 impl Limits {
-    /// At most so many bytes are written and not synced: with the headers of the records, twice what may wait.
+    /// The most bytes that are written and not synced: with the headers of the records, twice what may wait.
     pub(super) const fn unsynced_bytes(&self) -> u64 {
         2 * self.waiting_bytes as u64
     }

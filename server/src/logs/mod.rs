@@ -250,8 +250,8 @@ impl Logs {
         self.shared.segments().active().1
     }
 
-    /// Jobs that have output in a segment that does not change any more, the highest first: those from `highest` down, at most about
-    /// so many. None if there are none, or no such segment. Blocks on the disk.
+    /// Jobs that have output in a segment that does not change any more, the highest first: those from `highest` down, about
+    /// `count` at most. None if there are none, or no such segment. Blocks on the disk.
     ///
     /// # Errors
     /// The disk cannot be read.

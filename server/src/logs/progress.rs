@@ -77,8 +77,8 @@ pub(super) fn for_records(
 }
 
 /// Records that one attempt may have. Each takes some 80 bytes beside its content, so many tiny ones would take the disk of others within
-/// `log.max_bytes`. A worker reads output at most a hundred times a second: a program that writes a few bytes at a time has so many after
-/// three hours at the earliest.
+/// `log.max_bytes`. A worker reads output at most a hundred times a second: a program that writes a few bytes at a time has this
+/// number after three hours at the earliest.
 pub(super) const fn records_max(bytes_max: u64) -> u64 {
     (1 << 20) + bytes_max / 16
 }

@@ -15,7 +15,7 @@ use super::progress::for_records;
 pub enum StoredOutput {
     /// Bytes of both streams.
     Counted(OutputLengths),
-    /// It has so many records that they are not counted.
+    /// It has too many records to count.
     Uncounted,
 }
 
@@ -48,7 +48,7 @@ impl StoredCache {
     }
 }
 
-/// Counts the stored bytes of these parts, if they have at most so many records.
+/// Counts the stored bytes of these parts, unless they have more records than that.
 ///
 /// # Errors
 /// The disk cannot be read.

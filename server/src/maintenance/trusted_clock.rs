@@ -73,7 +73,7 @@ fn is_steady(last: Now, now: Now) -> bool {
     now.utc.0.abs_diff(expected.0) <= STEADY_MS_MAX
 }
 
-/// So far ahead a clock may be at once: a server that was off overnight, a machine that slept. So much too early is little next to days.
+/// The farthest that a clock may be ahead at once, as after a night off or while a machine slept. A fault of a day is little next to longer ones.
 const AHEAD_MAX: Duration = Duration::from_secs(86_400);
 /// An operator who sets a clock wrongly, or a machine without a clock battery, is corrected sooner.
 const TRUSTED_AFTER: Duration = Duration::from_secs(6 * 3_600);
@@ -89,7 +89,7 @@ mod tests {
     const DAY: i64 = 86_400_000;
     const YEAR: i64 = 365 * DAY;
 
-    /// After so many minutes, with a wall clock that was set ahead by so much.
+    /// After this number of minutes, with a wall clock that was set ahead by this time.
     fn at(minutes: u64, ahead: i64) -> Now {
         let wall = 50 * YEAR + (minutes * 60_000).cast_signed() + ahead;
         Now { utc: Timestamp(wall), up: Uptime(minutes * 60_000_000_000) }

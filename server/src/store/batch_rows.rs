@@ -48,7 +48,7 @@ pub struct BatchRow {
 }
 
 impl BatchRow {
-    /// True once so many members have failed that those which had not started were cancelled.
+    /// True once enough members have failed: those that had not started were cancelled.
     #[must_use]
     pub fn has_reached_max_failures(&self) -> bool {
         self.max_failures.is_some_and(|max| self.counts.failures() >= max)

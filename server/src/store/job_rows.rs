@@ -206,7 +206,7 @@ pub struct HookRecord {
 /// A list of jobs has at most this many: a page of 500, and one more that tells whether there is another page.
 pub const JOBS_MAX: usize = 501;
 
-/// If the last end of a definition has been deleted, the next one is searched among so many of its ended jobs.
+/// If the last end of a definition has been deleted, this number of its ended jobs is searched for the next one.
 pub const LAST_AMONG: usize = 64;
 
 /// A filter for lists of jobs. All conditions must hold.

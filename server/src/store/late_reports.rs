@@ -10,7 +10,7 @@ use protocol::report::Outcome;
 pub(super) const FIRST_KEPT: usize = 8;
 pub(super) const LAST_KEPT: usize = 8;
 
-/// The index of the late report to delete, of so many of one job, the oldest first; none if there is room.
+/// The index of the late report to delete, the oldest first, if one job has this number of them; none if there is room.
 pub(super) const fn surplus(kept: usize) -> Option<usize> {
     if kept > FIRST_KEPT + LAST_KEPT { Some(FIRST_KEPT) } else { None }
 }

@@ -34,7 +34,7 @@ async fn run(data: &Path, done: impl AsyncFnOnce(&Handle, Arc<dyn Archive>)) {
     engine.stop().await;
 }
 
-/// All rows of the ledger, oldest first, once there are so many that fit.
+/// All rows of the ledger that fit, oldest first, once there is this number of them.
 async fn fires(archive: &dyn Archive, count: usize, fits: fn(&FireVerdict) -> bool) -> Vec<FireRecord> {
     let end = Instant::now() + DEADLINE;
     loop {

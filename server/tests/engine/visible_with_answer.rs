@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::support::{RunningEngine, definitions};
 
-/// So many that a periodic snapshot cannot have shown them all.
+/// More than a periodic snapshot can have shown.
 const TIMES: u64 = 20;
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -14,7 +14,7 @@ async fn ask(server: &Server, query: &str, accept: &str) -> Answered {
     server.ask("GET", &format!("/api/jobs{query}"), &[("accept", accept)], "").await
 }
 
-/// Makes so many jobs.
+/// Makes this number of jobs.
 async fn fill(server: &Server, count: usize) {
     let body = format!("[{}]", vec![r#"{"name":"resize"}"#; count].join(","));
     assert_eq!(server.post("/api/jobs", &body).await.status, 201);

@@ -186,7 +186,7 @@ async fn noise_is_no_request_and_too_many_headers_are_too_many() {
         with(count).await.is_problem(431, "headers_too_large");
     }
     let bare = with(200).await;
-    assert_eq!((bare.status, bare.body.as_str()), (431, ""), "so many are not even read");
+    assert_eq!((bare.status, bare.body.as_str()), (431, ""), "too many to be read at all");
 }
 
 #[tokio::test]

@@ -307,7 +307,7 @@ async fn a_follower_waits_once_for_the_end_of_an_attempt_that_has_gaps() {
     let (early, large) = (200 << 20, 400 << 20);
     arrive(&server, 101, Stream::Stdout, 8, ChunkData::Gap(early)).await;
     followed.until("missing\n").await;
-    // So much may be the middle that a worker leaves out at the end.
+    // The middle that a worker leaves out at the end may have this length.
     arrive(&server, 101, Stream::Stdout, 8 + early, ChunkData::Gap(large)).await;
     let first = followed.next_at_last().await.unwrap();
     assert_eq!(first, format!("longshore: {large} bytes of stdout are missing\n"));

@@ -224,7 +224,7 @@ async fn a_schedule_shows_all_that_decides_about_its_jobs() {
     assert_eq!(fires[0]["lateness_ms"], 3, "{fires}");
 }
 
-/// Lets the schedule `hourly` have decided its slots up to so many seconds from now. Returns that time.
+/// Lets the schedule `hourly` have decided its slots up to this number of seconds from now. Returns that time.
 fn decide_ahead(server: &Server, seconds: i64) -> jiff::Timestamp {
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
     let cursor = Timestamp(until.as_millisecond());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::Server;
 use crate::support::facts::attempt;
 
-/// A sample of the attempt with this fence of the job, at so many seconds.
+/// A sample of the attempt with this fence of the job, at this second.
 fn record(server: &Server, fence: u64, second: u64, cpu_ms: u64) {
     let now = Now { up: Uptime(second * 1_000_000_000), utc: Timestamp(second.cast_signed() * 1_000) };
     let token = Token { job: JobId(1), fence: Fence(fence), nonce: Nonce(7) };

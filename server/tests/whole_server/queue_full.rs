@@ -11,7 +11,7 @@ async fn make(server: &RunningServer, jobs: usize) -> (String, Value) {
     server.send("POST", "/api/jobs", &[("content-type", "application/x-ndjson")], &lines).await
 }
 
-/// Starts it on what is there, with so many places.
+/// Starts it on what is there, with this number of places.
 async fn start(home: &Path, max_jobs: &str) -> RunningServer {
     let jobs = "jobs: { resize: { image: 'resize:1' } }";
     RunningServer::start(home, jobs, |settings| settings.max_jobs = max_jobs.to_owned()).await

@@ -44,7 +44,7 @@ pub(crate) struct Process {
 /// A fault that hits a worker's process at a certain point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlannedFault {
-    /// The process crashes after so many further effects.
+    /// The process crashes after this number of further effects.
     CrashAfterEffects { effects: u32, back_after: std::time::Duration },
     /// The process freezes before its next `docker run`.
     FreezeBeforeRun { lasts: std::time::Duration },

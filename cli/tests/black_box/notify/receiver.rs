@@ -76,7 +76,7 @@ impl Receiver {
         self.inbox.lock().unwrap().received.clone()
     }
 
-    /// Waits until so many messages were received, and returns them.
+    /// Waits until this number of messages was received, and returns them.
     pub(crate) async fn wait_for(&self, count: usize) -> Vec<Received> {
         testkit::wait_for(&format!("{count} messages"), async || {
             let received = self.received();

@@ -265,7 +265,7 @@ async fn a_try_that_a_crash_broke_off_is_made_again_soon() {
     let (cluster, mut server, _worker) = start(&two_definitions(&receiver), &ALLOW).await;
     run(&cluster, 3).await;
     wait_until_refused(&cluster, "nightly").await;
-    // The wait after so many tries is longer than this test waits for anything.
+    // The wait after these tries is longer than this test waits for anything.
     while message(&cluster, "nightly").await["tries"].as_u64() < Some(7) {
         cluster.api().post("/api/notifications/1/send", None).await;
     }

@@ -76,7 +76,7 @@ fn compile(pattern: &str) -> Result<Regex, String> {
     Regex::builder().configure(config).syntax(syntax).build(pattern).map_err(|_| pattern.to_owned())
 }
 
-/// The longest line that is searched as a whole. So much of a line without end is held back, and so much is read around each part.
+/// The longest line that is searched as a whole. As much of a line without end is held back, and as much is read around each part.
 pub(super) const LINE_BYTES_MAX: usize = 16 << 10;
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ pub(super) const JOB: &[Key] = &[
     key(
         "lost_limit",
         Shape::Integer(LOSSES),
-        "After so many lost attempts within a day the job is quarantined; 3 if absent.",
+        "Number of lost attempts within a day that puts the job into quarantine; 3 if absent.",
     ),
     key(
         "lost_after",

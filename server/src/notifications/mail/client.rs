@@ -151,7 +151,7 @@ impl MailClient {
 /// Ways to log in, the best first. Both send the password itself, so the connection must be encrypted or stay on this machine.
 const MECHANISMS: [Mechanism; 2] = [Mechanism::Plain, Mechanism::Login];
 
-/// A connection that ends with an error after so many bytes: the library reads lines of any length.
+/// A connection that ends with an error after a number of bytes: the library reads lines of any length.
 #[derive(Debug)]
 struct LimitedStream<S> {
     stream: S,

@@ -145,7 +145,7 @@ fn records(
     found.collect()
 }
 
-/// The results of the jobs that this one came after: the last so many, in the order of the jobs' numbers.
+/// The results of the jobs that this one came after: the last `limit`, in the order of the jobs' numbers.
 pub(super) fn results(connection: &Connection, job: JobId, limit: usize) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare_cached(
         "SELECT ended.result FROM dependencies CROSS JOIN ended ON ended.id = dependencies.predecessor

@@ -145,7 +145,7 @@ fn live_jobs(
     Ok(())
 }
 
-/// Forgets revisions that no job was made with, if there are more than so many altogether: who edits jobs.yaml leaves them behind. Only here,
+/// Forgets revisions that no job was made with, if there are more than this number altogether: each edit of jobs.yaml leaves some behind. Only here,
 /// where nobody can be about to make a job of one; those in jobs.yaml come back with the first group.
 fn forget_revisions(connection: &Connection, kept: i64) -> rusqlite::Result<()> {
     let count: i64 = connection.query_row("SELECT count(*) FROM definitions", [], |row| row.get(0))?;

@@ -36,7 +36,7 @@ impl Upkeep {
         Self { wal, pending: 0, reserve: Reserve::lay(directory) }
     }
 
-    /// After a commit of so many changes.
+    /// After a commit with this number of changes.
     ///
     /// # Errors
     /// The disk failed while the log was moved into the file. The commit itself is done.

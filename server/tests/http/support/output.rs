@@ -35,7 +35,7 @@ pub(crate) async fn running() -> Server {
     server
 }
 
-/// Ends the job: it has written so much.
+/// Ends the job, which has written this number of bytes.
 pub(crate) fn end(server: &Server, state: State, exit_code: i32, output: OutputLengths) {
     let mut world = server.stand.world();
     world.record(1).row.attempt.as_mut().expect("it runs").output = output;
@@ -49,7 +49,7 @@ pub(crate) fn end_just_now(server: &Server, output: OutputLengths) {
     world.record(1).row.attempt.as_mut().expect("it ran").ended_at = Some(Timestamp(i64::MAX));
 }
 
-/// The attempt ends with so much output, and another one runs.
+/// The attempt ends with this number of bytes of output, and another one runs.
 pub(crate) fn try_again(server: &Server, output: OutputLengths) {
     let mut world = server.stand.world();
     let record = world.record(1);

@@ -81,7 +81,7 @@ fn stamp(bytes: &[u8], is_inside_line: bool, received_at: Option<Timestamp>) -> 
 /// The line in place of missing output, which ends there in its stream.
 pub(super) fn missing_line(stream: Stream, stream_end: u64, data: &PieceData, cut_at: Option<u64>) -> String {
     let bytes = missing_bytes(data);
-    // A worker's output that the server cuts off ends for both streams; and so much can be missing that it was not one stream alone.
+    // A worker's output that the server cuts off ends for both streams; and more can be missing than one stream alone had.
     let is_of_both = matches!(data, PieceData::Cut(_)) || bytes.is_some_and(|bytes| bytes > stream_end);
     missing_text((!is_of_both).then(|| stream.name()), bytes, cut_at)
 }

@@ -62,7 +62,7 @@ pub(super) fn output() -> Vec<Operation> {
                 query("usage", ID, "The number of a job: an event `usage` tells of new samples of its resources."),
                 query("summary", Kind::Switch, "Instead of the events: an event `summary` with their number, at most one a second."),
                 query("after", Kind::Text("3.120.4"), "The id of the last event that was received."),
-                query("tail", Kind::Number(0, 1_000_000, 10), "Begins with so many of the last events."),
+                query("tail", Kind::Number(0, 1_000_000, 10), "Begins with the last N events."),
                 query("follow", Kind::Switch, "0: the answer ends with the present."),
                 header("Last-Event-ID", Kind::Text("3.120.4"), "The id of the last event that was received."),
             ])

@@ -78,7 +78,7 @@ pub struct BatchSummary {
     /// After this many failed members, those that have not started are cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_failures: Option<u32>,
-    /// True once so many members have failed: those that had not started were cancelled.
+    /// True once this number of members has failed: those that had not started were cancelled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub max_failures_reached: bool,
     /// The first requester of a cancel of the whole batch, and its time in `cancelled_at`. No member was sent to a worker since; those that had

@@ -52,7 +52,7 @@ pub(crate) struct Submission {
     /// The fields of each job.
     #[serde(flatten)]
     job: JobChanges,
-    /// Makes a batch of so many jobs.
+    /// Makes a batch with this number of jobs.
     #[schema(minimum = 1, maximum = 100_000)]
     count: Option<i64>,
     /// Makes a batch with a job for each of these parameters, laid over `params`. Not together with `count`.

@@ -63,7 +63,7 @@ impl EntryFaults {
 /// Wrong entries that are listed.
 const LISTED_MAX: usize = 20;
 
-/// The reading ends at so many wrong entries: to look for similar names takes much longer than to read an entry.
+/// The reading ends at this number of wrong entries: to look for similar names takes much longer than to read an entry.
 const WRONG_MAX: usize = 1_000;
 
 #[cfg(test)]

@@ -245,7 +245,7 @@ pub(super) fn fits(overrides: &Overrides) -> Result<(), (String, String)> {
     fits_beside(overrides, 0, 0)
 }
 
-/// The overrides fit beside so many further variables of so many bytes.
+/// The overrides fit beside this number of further variables, which have this number of bytes.
 pub(super) fn fits_beside(
     overrides: &Overrides,
     variables: usize,

@@ -36,7 +36,7 @@ const GROUPS: u64 = 30;
 struct Story {
     recording: Recording,
     past: JobHistory,
-    /// The expected store after so many groups, once a crash has asked for it.
+    /// The expected store after this number of groups, once a crash has asked for it.
     expected: RefCell<HashMap<u64, Rc<Expected>>>,
 }
 

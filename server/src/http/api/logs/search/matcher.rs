@@ -90,7 +90,7 @@ const RANGES_MAX: usize = 16;
 /// The longest text of a match: a thousand of them are 2 MB.
 const TEXT_BYTES_MAX: usize = 2_000;
 
-/// So much of a truncated line is shown before its first match.
+/// The part of a truncated line that is shown before its first match.
 const CONTEXT_BYTES: usize = 200;
 
 #[cfg(test)]

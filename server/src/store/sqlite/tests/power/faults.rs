@@ -5,12 +5,12 @@ use baddisk::Fault;
 
 use super::*;
 
-/// Each of the first so many writes or syncs fails once, in a story of its own.
+/// Each of the first writes or syncs, up to this number, fails once, in a story of its own.
 const CALLS: u64 = 40;
 /// Enough to come to the last of them.
 const GROUPS: u64 = 60;
 
-/// The result of a server whose disk began to fail after so many calls.
+/// The result of a server whose disk began to fail after this number of calls.
 struct Struck {
     story: Story,
     /// How often a group had to be tried again because there was no room.
