@@ -289,7 +289,8 @@ impl Presenter {
         self.snapshot.pauses.of_batch(first).is_some()
     }
 
-    fn phase(&self, job: JobId) -> Option<shapes::Phase> {
+    /// The phase of a job's attempt on its worker, if the worker has told one.
+    pub(crate) fn phase(&self, job: JobId) -> Option<shapes::Phase> {
         phase(*self.phases.get(&job)?)
     }
 
