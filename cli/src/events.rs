@@ -172,10 +172,7 @@ fn subject(event: &CommittedEvent) -> String {
         let outcome = attempt.and_then(|attempt| attempt.outcome.as_deref()).map(view::in_words);
         let detail = if event.kind.starts_with("attempt.") { outcome } else { Some(job.state.to_string()) };
         let exit = job.exit_code.filter(|code| *code != 0).map(|code| format!(", exit {code}"));
-        // The job of an attempt that has ended may wait again: the reason is that of the attempt.
-        let message = attempt.map(|attempt| attempt.message.as_str()).unwrap_or_default();
-        let reason = if event.kind.starts_with("attempt.") { message } else { job.reason.as_str() };
-        let reason = Some(reason).filter(|reason| !reason.is_empty() && exit.is_none());
+        let reason = Some(job.reason.as_str()).filter(|reason| !reason.is_empty() && exit.is_none());
         let reason = reason.map(|reason| format!(": {reason}"));
         let rest = [exit, reason].into_iter().flatten().collect::<String>();
         return format!("{} {}: {}{rest}{on}", job.name, job.id, detail.unwrap_or_default());
@@ -264,12 +261,6 @@ mod tests {
             (
                 json!({ "kind": "attempt.ended", "job": job, "attempt": attempt }),
                 "resize 12: timed out, exit 3, on w1",
-            ),
-            (
-                json!({ "kind": "attempt.lost", "job": { "id": 12, "name": "resize", "state": "queued",
-                    "created_at": "2026-01-01T00:00:00.000Z" }, "attempt": { "number": 1,
-                    "worker": { "id": 1, "name": "w1" }, "outcome": "lost", "message": "the worker was away" } }),
-                "resize 12: lost: the worker was away, on w1",
             ),
             (
                 json!({ "batch": { "batch": 5, "count": 3, "name": "resize" } }),

@@ -110,11 +110,6 @@ impl Failure {
         &self.text
     }
 
-    /// The next step for the operator; empty if there is none.
-    pub(crate) fn advice(&self) -> &str {
-        &self.hint
-    }
-
     /// Puts words before the text.
     pub(crate) fn prefix(mut self, words: &str) -> Self {
         self.text.insert_str(0, words);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use server::config::jobs_file::{self, Code, Environment, Fault, Faults, JobsText, LoadedFile};
+use server::config::jobs_file::{self, Environment, Fault, Faults, JobsText, LoadedFile};
 
 use crate::args::OutputArgs;
 use crate::failure::{Exit, Failure};
@@ -30,7 +30,7 @@ pub(crate) struct Flags {
     #[arg(long, env = "LONGSHORE_HEARTBEAT", default_value = "5s", value_name = "DURATION")]
     heartbeat: String,
     /// The lease of the server that will load the file: limits of lost_after and others depend on it.
-    #[arg(long, env = "LONGSHORE_LEASE", default_value = LEASE, value_name = "DURATION")]
+    #[arg(long, env = "LONGSHORE_LEASE", default_value = "30s", value_name = "DURATION")]
     lease: String,
     /// The policy of the server that will load the file.
     #[arg(long, env = "LONGSHORE_POLICY", value_name = "FILE")]
@@ -76,13 +76,7 @@ pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
             });
             records::print_list(format, &told, "faults", "code").map(drop)
         }
-        (Err(faults), format) if format.is_text() => {
-            let failure = refuse(&faults);
-            if flags.lease == LEASE && faults.list.iter().any(|fault| fault.code == Code::LostAfterTooShort) {
-                screen::note(LEASE_IS_ASSUMED);
-            }
-            Err(failure.into())
-        }
+        (Err(faults), format) if format.is_text() => Err(refuse(&faults).into()),
         (Err(faults), format) => {
             let told = json!({ "valid": false, "jobs": 0, "faults": list(&faults.list), "more": faults.more, "warnings": [] });
             records::print_list(format, &told, "faults", "code")?;
@@ -90,11 +84,6 @@ pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
         }
     }
 }
-
-/// The default of the server.
-const LEASE: &str = "30s";
-const LEASE_IS_ASSUMED: &str =
-    "longshore: the lease is taken to be the default: if your server has another, give it with --lease";
 
 /// Prints all faults of a jobs file and returns the failure.
 pub(crate) fn refuse(faults: &Faults) -> Failure {

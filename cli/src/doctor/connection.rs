@@ -9,7 +9,7 @@ use server::doctor::Finding;
 
 use crate::api::Api;
 use crate::args::ServerArgs;
-use crate::failure::{Exit, Failure, exit_of};
+use crate::failure::{Exit, exit_of};
 use crate::{screen, version_order};
 
 /// The version of this program.
@@ -45,7 +45,20 @@ pub(super) async fn check(server_args: &ServerArgs, named_by: NamedBy) -> Vec<Fi
         Err(error) if exit_of(&error) == Exit::Auth => {
             return without_token(&api, server_args, &error).await;
         }
-        Err(error) => return vec![no_answer(&error, named_by)],
+        Err(error) => {
+            let text = format!("{error:#}");
+            return vec![match named_by {
+                NamedBy::Flag => {
+                    Finding::fail("server", text, "start it, or give another address with --server")
+                }
+                NamedBy::SettingsFile => {
+                    Finding::fail("server", text, "start it, or correct its address in the settings")
+                }
+                NamedBy::Nothing => {
+                    Finding::warn("server", text, "if it runs elsewhere, give its address with --server")
+                }
+            }];
+        }
     };
     let date = date_of(&version);
     let about: Value = api.decode(version).await.unwrap_or_default();
@@ -61,31 +74,6 @@ pub(super) async fn check(server_args: &ServerArgs, named_by: NamedBy) -> Vec<Fi
     findings.extend(workers(&api, version).await);
     findings.extend(secrets(&api).await);
     findings
-}
-
-/// The finding about a server that gave no answer to the first request.
-fn no_answer(error: &anyhow::Error, named_by: NamedBy) -> Finding {
-    // Something listens there, but it is no server that this program can talk to: another start would not help.
-    if let Some(failure) = error.downcast_ref::<Failure>()
-        && (failure.is_persistent || failure.exit != Exit::Unavailable)
-    {
-        return match named_by {
-            NamedBy::Flag | NamedBy::SettingsFile => {
-                Finding::fail("server", failure.text(), failure.advice())
-            }
-            NamedBy::Nothing => Finding::warn("server", failure.text(), failure.advice()),
-        };
-    }
-    let text = format!("{error:#}");
-    match named_by {
-        NamedBy::Flag => Finding::fail("server", text, "start it, or give another address with --server"),
-        NamedBy::SettingsFile => {
-            Finding::fail("server", text, "start it, or correct its address in the settings")
-        }
-        NamedBy::Nothing => {
-            Finding::warn("server", text, "if it runs elsewhere, give its address with --server")
-        }
-    }
 }
 
 /// The findings that anybody may know, on a server that wants another token, or one at all.

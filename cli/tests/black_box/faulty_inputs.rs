@@ -84,17 +84,3 @@ async fn a_plan_shows_targets_in_words_and_hides_their_urls() {
     assert!(told.contains("    notify: none -> webhook hooks.example on failed, at most every "), "{told}");
     assert!(!told.contains("planted") && !told.contains("period_ms"), "{told}");
 }
-
-#[test]
-fn validate_says_that_the_lease_is_the_default() {
-    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
-    let file = cluster.path("mine.yaml").display().to_string();
-    std::fs::write(&file, "jobs: { hello: { runtime: fake, lost_after: 20s, stop_grace_period: 1s } }\n")
-        .unwrap();
-    let told = refused(&cluster, "validate", &file);
-    assert!(told.contains("at least the lease (30s)") && told.contains("give it with --lease"), "{told}");
-    let (code, told) = cluster.run_cli(&["validate", &file, "--heartbeat", "3s", "--lease", "40s"]);
-    assert!(code == 2 && !told.contains("give it with --lease"), "{told}");
-    let (code, told) = cluster.run_cli(&["validate", &file, "--heartbeat", "3s", "--lease", "10s"]);
-    assert_eq!(code, 0, "{told}");
-}

@@ -55,7 +55,6 @@ pub(super) struct Gauges {
     oldest_wait: Gauge<f64, AtomicU64>,
     workers: Family<Labels<1>, Gauge>,
     workers_set_aside: Gauge,
-    attempts_unmanaged: Gauge,
     workers_lacking_runtime: Family<Labels<1>, Gauge>,
     slots: Family<Labels<1>, Gauge>,
     event_readers: Gauge,
@@ -87,7 +86,6 @@ impl Gauges {
             oldest_wait: Gauge::default(),
             workers: Family::default(),
             workers_set_aside: Gauge::default(),
-            attempts_unmanaged: Gauge::default(),
             workers_lacking_runtime: Family::default(),
             slots: Family::default(),
             event_readers: Gauge::default(),
@@ -118,8 +116,6 @@ impl Gauges {
         to.register("workers", "Workers with a connection or attempts, by state", all.workers.clone());
         let set_aside = "Workers that are set aside for a waiting job";
         to.register("workers_set_aside", set_aside, all.workers_set_aside.clone());
-        let unmanaged = "Attempts on workers that this server's database never created, as after a restore";
-        to.register("attempts_unmanaged", unmanaged, all.attempts_unmanaged.clone());
         let lacking = "Connected workers that cannot use a runtime that they offer, by runtime";
         to.register("workers_lacking_runtime", lacking, all.workers_lacking_runtime.clone());
         let slots = "Slots of connected workers, those in use, and attempts that wait in front of them";
@@ -194,10 +190,9 @@ impl Gauges {
         let mut slots: BTreeMap<&'static str, u64> = ["total", "busy", "queued"].map(|kind| (kind, 0)).into();
         let mut lacking: BTreeMap<&'static str, u64> =
             [RuntimeKind::Docker, RuntimeKind::Process].map(|runtime| (runtime.name(), 0)).into();
-        let (mut set_aside, mut unmanaged) = (0, 0);
+        let mut set_aside = 0;
         for worker in snapshot.workers.iter() {
             set_aside += i64::from(worker.set_aside_for.is_some());
-            unmanaged += worker.unmanaged.len();
             let runtimes = worker.runtimes.iter().filter(|_| worker.session.is_some());
             for (runtime, _) in runtimes.filter(|(_, availability)| !availability.is_available()) {
                 *lacking.entry(runtime.name()).or_default() += 1;
@@ -212,7 +207,6 @@ impl Gauges {
         set_family(&self.slots, "kind", slots);
         set_family(&self.workers_lacking_runtime, "runtime", lacking);
         self.workers_set_aside.set(set_aside);
-        self.attempts_unmanaged.set(number(unmanaged));
     }
 
     fn set_unresolved(&self, unresolved: Option<&BTreeMap<String, u64>>) {

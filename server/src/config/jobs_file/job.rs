@@ -279,7 +279,7 @@ fn loss_policy(
                 false => format!(", here {}", DurationText(shortest)),
             };
             let text = format!(
-                "lost_after {} is too short: at least the lease ({}) and the stop grace period plus {}{sum}",
+                "lost_after {} is too short: at least {} and the stop grace period plus {}{sum}",
                 reader.as_written(node.at, &DurationText(after).to_string()),
                 DurationText(lease),
                 DurationText(stop_margin),

@@ -5,7 +5,6 @@
 
 mod away;
 mod estimate;
-mod held;
 mod obstacle_text;
 
 use std::sync::Arc;
@@ -30,6 +29,7 @@ use crate::http::api::limits;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter::{self, Presenter};
 use crate::http::present::shapes::{self, Intervention, Pause, Reason, Time, WorkerRef};
+use crate::http::present::timeline::worker_of;
 use crate::http::present::waiting;
 use crate::http::request::path::Id;
 use crate::http::state::AppState;
@@ -142,7 +142,15 @@ fn reason(
         return reason.and(waits.and_then(paused_by));
     }
     let text = match &row.attempt {
-        Some(attempt) if !row.state.has_ended() => held::text(presenter, row, attempt),
+        Some(attempt) if !row.state.has_ended() => {
+            let worker = worker_of(attempt);
+            format!(
+                "it is {} on {}, as its attempt {}",
+                row.state.name(),
+                display_name(&worker),
+                row.attempts
+            )
+        }
         None if !row.state.has_ended() => "one of its members has started".to_owned(),
         _ if row.reason.is_empty() || row.reason == row.state.name() => {
             let requested = requester.map(|by| format!(", requested by {by}")).unwrap_or_default();

@@ -289,8 +289,7 @@ impl Presenter {
         self.snapshot.pauses.of_batch(first).is_some()
     }
 
-    /// The phase of a job's attempt on its worker, if the worker has told one.
-    pub(crate) fn phase(&self, job: JobId) -> Option<shapes::Phase> {
+    fn phase(&self, job: JobId) -> Option<shapes::Phase> {
         phase(*self.phases.get(&job)?)
     }
 

@@ -95,7 +95,7 @@ fn a_shorter_lease_shortens_the_limits_that_depend_on_it() {
     assert_eq!(definition.loss.after, Duration::from_secs(6));
     assert_eq!(definition.container.self_fence, Some(Duration::from_millis(5_500)));
     for (keys, wrong) in [
-        ("stop_grace_period: 1s, lost_after: 2s", "2s is too short: at least the lease (3s)"),
+        ("stop_grace_period: 1s, lost_after: 2s", "2s is too short: at least 3s"),
         ("stop_grace_period: 5s, lost_after: 6s", "the stop grace period plus 1500ms"),
     ] {
         let faults = read(keys).expect_err(keys).to_string();
