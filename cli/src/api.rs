@@ -144,12 +144,15 @@ impl Api {
                 Exit::Failed,
                 format!("{} answered with something else than HTTP", self.base),
             )
-            .hint("check the address: another service may listen there, or TLS is required (https://)");
+            .hint("check the address: another service may listen there, or TLS is required (https://)")
+            .knows_remedy();
         }
         if let Some(cause) = tls_error(error) {
-            return Failure::new(Exit::Unavailable, format!("no TLS connection with {}: {cause}", self.base))
+            let text = format!("no TLS connection with {}: {}", self.base, tls::in_words(cause));
+            return Failure::new(Exit::Unavailable, text)
                 .hint(tls::advice_for(cause))
-                .persistent();
+                .persistent()
+                .knows_remedy();
         }
         let cause = root_cause(error);
         let hint = if error.is_connect() {

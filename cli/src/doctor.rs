@@ -16,6 +16,7 @@ use crate::records;
 use crate::screen::{self, Format};
 use crate::server::DataArgs;
 use connection::NamedBy;
+pub(crate) use connection::refused_connection;
 use worker::{ReadWorker, WorkerConnection};
 
 /// Check the data directory, server, workers and Docker. Changes nothing.

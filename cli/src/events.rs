@@ -172,7 +172,11 @@ fn subject(event: &CommittedEvent) -> String {
         let outcome = attempt.and_then(|attempt| attempt.outcome.as_deref()).map(view::in_words);
         let detail = if event.kind.starts_with("attempt.") { outcome } else { Some(job.state.to_string()) };
         let exit = job.exit_code.filter(|code| *code != 0).map(|code| format!(", exit {code}"));
-        let reason = Some(job.reason.as_str()).filter(|reason| !reason.is_empty() && exit.is_none());
+        // The job of an attempt that ended mostly goes on, so only the attempt has a reason.
+        let own =
+            attempt.map(|attempt| attempt.message.as_str()).filter(|_| event.kind.starts_with("attempt."));
+        let reason = own.filter(|reason| !reason.is_empty()).unwrap_or(&job.reason);
+        let reason = Some(reason).filter(|reason| !reason.is_empty() && exit.is_none());
         let reason = reason.map(|reason| format!(": {reason}"));
         let rest = [exit, reason].into_iter().flatten().collect::<String>();
         return format!("{} {}: {}{rest}{on}", job.name, job.id, detail.unwrap_or_default());
@@ -261,6 +265,11 @@ mod tests {
             (
                 json!({ "kind": "attempt.ended", "job": job, "attempt": attempt }),
                 "resize 12: timed out, exit 3, on w1",
+            ),
+            (
+                json!({ "kind": "attempt.lost", "job": { "id": 13, "name": "report", "state": "scheduled", "created_at": "2026-01-01T00:00:00.000Z" },
+                    "attempt": { "number": 1, "worker": { "id": 2, "name": "w2" }, "outcome": "lost", "message": "no report for 60 s" } }),
+                "attempt.lost          report 13: lost: no report for 60 s, on w2",
             ),
             (
                 json!({ "batch": { "batch": 5, "count": 3, "name": "resize" } }),

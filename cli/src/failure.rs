@@ -72,6 +72,8 @@ pub(crate) struct Failure {
     pub(crate) is_persistent: bool,
     /// The pause that the server asked for.
     pub(crate) retry_after: Option<Duration>,
+    /// The server runs: the hint names what is wrong with the connection.
+    hint_is_remedy: bool,
     text: String,
     hint: String,
     /// All faults, a line each, printed before the text.
@@ -88,15 +90,33 @@ impl Failure {
 
     /// Creates a failure that prints nothing, because everything was printed before.
     pub(crate) const fn silent(exit: Exit) -> Self {
-        let (is_persistent, retry_after, problem) = (false, None, None);
-        let text = String::new();
-        Self { exit, is_persistent, retry_after, text, hint: String::new(), faults: Vec::new(), problem }
+        Self {
+            exit,
+            is_persistent: false,
+            retry_after: None,
+            hint_is_remedy: false,
+            text: String::new(),
+            hint: String::new(),
+            faults: Vec::new(),
+            problem: None,
+        }
     }
 
     /// Marks an error that no wait mends.
     pub(crate) const fn persistent(mut self) -> Self {
         self.is_persistent = true;
         self
+    }
+
+    /// Marks an error of a server that runs, whose hint is the only remedy.
+    pub(crate) const fn knows_remedy(mut self) -> Self {
+        self.hint_is_remedy = true;
+        self
+    }
+
+    /// The hint of an error that a start of the server would not mend.
+    pub(crate) fn remedy(&self) -> Option<&str> {
+        self.hint_is_remedy.then_some(&self.hint)
     }
 
     /// Sets the pause that the server asked for.

@@ -75,7 +75,9 @@ fn print_facts(details: &FullJob) -> anyhow::Result<()> {
     let optional = |number: Option<u64>| number.map(|id| id.to_string()).unwrap_or_default();
     let state = if job.has_ended() { job.end_text() } else { job.state_text() };
     // The end usually contains the reason.
-    let why = Some(job.reason_text()).filter(|why| !state.contains(why.as_str())).unwrap_or_default();
+    let why = Some(job.reason_text_at(jiff::Timestamp::now()))
+        .filter(|why| !state.contains(why.as_str()))
+        .unwrap_or_default();
     let unconfirmed =
         if job.is_unconfirmed() { "no: the container may still run until its worker reconnects" } else { "" };
     let attention = if job.unresolved { "unresolved: not retried, and not acknowledged" } else { "" };

@@ -29,9 +29,10 @@ pub(crate) struct Flags {
     /// The heartbeat interval of the server that will load the file.
     #[arg(long, env = "LONGSHORE_HEARTBEAT", default_value = "5s", value_name = "DURATION")]
     heartbeat: String,
-    /// The lease of the server that will load the file: limits of lost_after and others depend on it.
-    #[arg(long, env = "LONGSHORE_LEASE", default_value = "30s", value_name = "DURATION")]
-    lease: String,
+    /// The lease of the server that will load the file: limits of lost_after depend on it. Without it the default of a server counts [default:
+    /// 30s].
+    #[arg(long, env = "LONGSHORE_LEASE", value_name = "DURATION")]
+    lease: Option<String>,
     /// The policy of the server that will load the file.
     #[arg(long, env = "LONGSHORE_POLICY", value_name = "FILE")]
     policy: Option<PathBuf>,
@@ -45,12 +46,14 @@ pub(crate) struct Flags {
 /// Checks a file.
 pub(crate) fn validate(flags: &Flags) -> anyhow::Result<()> {
     let list = |faults: &[Fault]| faults.iter().map(as_json).collect::<Value>();
-    let intervals = server::config::intervals(&flags.heartbeat, &flags.lease)
+    let lease = flags.lease.as_deref().unwrap_or(DEFAULT_LEASE);
+    let intervals = server::config::intervals(&flags.heartbeat, lease)
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let policy = server::policy::load_optional(flags.policy.as_deref())
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let environment = Environment::of_process().with_intervals(intervals).with_policy(policy);
     let environment = if flags.elsewhere { environment.elsewhere() } else { environment };
+    let environment = if flags.lease.is_none() { environment.with_assumed_lease() } else { environment };
     let file = files::name_of_input(&flags.file);
     let loaded = match files::is_stdin(&flags.file) {
         true => jobs_file::parse(&files::read_jobs_file(&flags.file)?, Path::new(&file), &environment),
@@ -95,6 +98,9 @@ pub(crate) fn refuse(faults: &Faults) -> Failure {
         if faults.more > 0 { format!("; the first {} are above", faults.list.len()) } else { String::new() };
     Failure::new(Exit::Usage, format!("the jobs file has {count}{shown}"))
 }
+
+/// The lease of a server that is started without one.
+const DEFAULT_LEASE: &str = "30s";
 
 fn as_json(fault: &Fault) -> Value {
     let mut json = json!({ "file": &*fault.file, "code": fault.code.name(), "text": fault.text });

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
 
 use crate::client_certificate::{ClientCertificate, ClientCertificateError, ClientCertificateFiles};
@@ -92,6 +92,42 @@ pub fn advice(error: &io::Error) -> Option<&'static str> {
     Some(advice_for(cause))
 }
 
+/// A TLS error in words: of a certificate with its date or its names.
+#[must_use]
+pub fn in_words(error: &rustls::Error) -> String {
+    use rustls::CertificateError as Certificate;
+    let rustls::Error::InvalidCertificate(fault) = error else { return error.to_string() };
+    match fault {
+        Certificate::ExpiredContext { not_after, .. } => {
+            format!("the certificate of the server expired at {}", date(*not_after))
+        }
+        Certificate::NotValidYetContext { not_before, .. } => {
+            format!("the certificate of the server is not valid before {}", date(*not_before))
+        }
+        Certificate::UnknownIssuer => "the issuer of the server's certificate is unknown here".into(),
+        Certificate::NotValidForNameContext { expected, presented } => {
+            let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            format!(
+                "the certificate of the server is not for {}, only for {}",
+                expected.to_str(),
+                names.join(", ")
+            )
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn date(time: UnixTime) -> String {
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_second(seconds)
+        .map_or_else(|_| format!("{seconds} (Unix time)"), |at| at.to_string())
+}
+
+/// The name in `DnsName("server.example")`, as the TLS library writes it.
+fn bare(name: &str) -> &str {
+    name.split_once('(').map_or(name, |(_, name)| name.trim_end_matches(')').trim_matches('"'))
+}
+
 /// Advice for a TLS error.
 #[must_use]
 pub const fn advice_for(error: &rustls::Error) -> &'static str {
@@ -105,11 +141,14 @@ pub const fn advice_for(error: &rustls::Error) -> &'static str {
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. },
         ) => "the server's certificate is for another name: use one of its names as the address",
         rustls::Error::InvalidCertificate(Certificate::Expired | Certificate::ExpiredContext { .. }) => {
-            "the server's certificate has expired: renew it, and check this machine's clock"
+            "the server's certificate has expired: renew it (the server reads the files of its --tls-cert and --tls-key again by itself), and check this machine's clock"
         }
         rustls::Error::InvalidCertificate(
             Certificate::NotValidYet | Certificate::NotValidYetContext { .. },
         ) => "the server's certificate is not valid yet: check this machine's clock",
+        rustls::Error::InvalidCertificate(_) => {
+            "the server's certificate cannot be used: replace it, for example by one of 'longshore cert'"
+        }
         rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
             "the server wants a certificate of this client: name one with --tls-client-cert and --tls-client-key"
         }
@@ -128,5 +167,49 @@ pub const fn advice_for(error: &rustls::Error) -> &'static str {
             "the server does not speak TLS on this port: use http:// if its network can be trusted"
         }
         _ => "the server and this program cannot agree on TLS",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustls::CertificateError as Certificate;
+    use rustls::pki_types::ServerName;
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_cannot_be_trusted_is_told_with_its_fault_and_a_remedy() {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let name = ServerName::try_from("10.0.0.7").expect("an address");
+        let presented = vec!["DnsName(\"jobs.example\")".to_owned(), "IpAddress(127.0.0.1)".to_owned()];
+        for (fault, text, advice) in [
+            (
+                Certificate::ExpiredContext { time: at(1_800_000_000), not_after: at(1_767_225_600) },
+                "the certificate of the server expired at 2026-01-01T00:00:00Z",
+                "the server's certificate has expired: renew it",
+            ),
+            (
+                Certificate::NotValidYetContext { time: at(0), not_before: at(1_767_225_600) },
+                "the certificate of the server is not valid before 2026-01-01T00:00:00Z",
+                "check this machine's clock",
+            ),
+            (
+                Certificate::UnknownIssuer,
+                "the issuer of the server's certificate is unknown here",
+                "name the CA's file with --ca-file",
+            ),
+            (
+                Certificate::NotValidForNameContext { expected: name, presented },
+                "the certificate of the server is not for 10.0.0.7, only for jobs.example, 127.0.0.1",
+                "use one of its names as the address",
+            ),
+            (Certificate::Revoked, "invalid peer certificate: Revoked", "replace it"),
+        ] {
+            let error = rustls::Error::InvalidCertificate(fault);
+            assert_eq!(in_words(&error), text);
+            assert!(advice_for(&error).contains(advice), "{}", advice_for(&error));
+        }
     }
 }

@@ -9,7 +9,7 @@ use server::doctor::Finding;
 
 use crate::api::Api;
 use crate::args::ServerArgs;
-use crate::failure::{Exit, exit_of};
+use crate::failure::{Exit, Failure, exit_of};
 use crate::{screen, version_order};
 
 /// The version of this program.
@@ -46,6 +46,9 @@ pub(super) async fn check(server_args: &ServerArgs, named_by: NamedBy) -> Vec<Fi
             return without_token(&api, server_args, &error).await;
         }
         Err(error) => {
+            if let Some(finding) = refused_connection(&error) {
+                return vec![finding];
+            }
             let text = format!("{error:#}");
             return vec![match named_by {
                 NamedBy::Flag => {
@@ -74,6 +77,12 @@ pub(super) async fn check(server_args: &ServerArgs, named_by: NamedBy) -> Vec<Fi
     findings.extend(workers(&api, version).await);
     findings.extend(secrets(&api).await);
     findings
+}
+
+/// The finding about a server that runs and cannot be talked to, as by its certificate. `None` if it may not run.
+pub(crate) fn refused_connection(error: &anyhow::Error) -> Option<Finding> {
+    let failure = error.downcast_ref::<Failure>()?;
+    Some(Finding::fail("server", failure.text(), failure.remedy()?))
 }
 
 /// The findings that anybody may know, on a server that wants another token, or one at all.

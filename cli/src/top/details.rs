@@ -15,7 +15,7 @@ pub(super) async fn read(api: &Api, id: u64) -> anyhow::Result<Details> {
     let facts = vec![
         ("job", format!("{} {}", job.id, job.name)),
         ("state", job.state_text()),
-        ("why", job.reason_text()),
+        ("why", job.reason_text_at(jiff::Timestamp::now())),
         ("worker", job.worker.as_ref().map(|worker| worker.label()).unwrap_or_default()),
         ("attempts", job.attempt_count.to_string()),
         ("accepted", job.created_at.to_string()),

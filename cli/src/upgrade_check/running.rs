@@ -9,6 +9,7 @@ use server::http::present::shapes::{Version, Worker};
 
 use crate::api::{Api, parse};
 use crate::args::ServerArgs;
+use crate::doctor::refused_connection;
 use crate::version_order;
 
 /// Checks the server at this address.
@@ -22,21 +23,24 @@ pub(super) async fn check(server_args: &ServerArgs) -> Vec<Finding> {
     let version: Version = match ask(&api, &["version"]).await {
         Ok(version) => version,
         Err(error) => {
+            if let Some(finding) = refused_connection(&error) {
+                return vec![finding];
+            }
             let next = "start it, give another address with --server, or leave --server out";
-            return vec![Finding::fail("server", error, next)];
+            return vec![Finding::fail("server", format!("{error:#}"), next)];
         }
     };
     let mut findings = vec![judge_version(&version.version)];
     match ask::<Vec<Worker>>(&api, &["api", "workers"]).await {
         Ok(workers) => findings.extend(judge_workers(&workers, version.wire_format)),
-        Err(error) => findings.push(Finding::fail("workers", error, "see --token-file")),
+        Err(error) => findings.push(Finding::fail("workers", format!("{error:#}"), "see --token-file")),
     }
     findings
 }
 
-async fn ask<T: serde::de::DeserializeOwned>(api: &Api, path: &[&str]) -> Result<T, String> {
-    let json: Result<Value, _> = api.json(api.get(path).timeout(TIMEOUT)).await;
-    json.and_then(|json| parse(api, &json)).map_err(|error| format!("{error:#}"))
+async fn ask<T: serde::de::DeserializeOwned>(api: &Api, path: &[&str]) -> anyhow::Result<T> {
+    let json: Value = api.json(api.get(path).timeout(TIMEOUT)).await?;
+    parse(api, &json)
 }
 
 fn judge_version(theirs: &str) -> Finding {

@@ -35,6 +35,9 @@ pub(crate) trait JobView {
     /// The reason why the job waits, or why it ended.
     fn reason_text(&self) -> String;
 
+    /// The same; of a job whose start takes long, its worker, its age and its step.
+    fn reason_text_at(&self, now: Timestamp) -> String;
+
     /// The final state with its reason: `failed, exit 3`. The server ends a followed log with the same text.
     fn end_text(&self) -> String;
 
@@ -54,7 +57,7 @@ impl JobView for Job {
             self.attempt_count.to_string(),
             since(self.created_at, now),
             ran(self, now),
-            why(self),
+            why(self, now),
         ]
     }
 
@@ -101,6 +104,12 @@ impl JobView for Job {
         }
     }
 
+    fn reason_text_at(&self, now: Timestamp) -> String {
+        let is_silent = self.pending_reason.is_none();
+        let start = is_silent.then(|| self.long_start_in_words(now.as_millisecond())).flatten();
+        start.unwrap_or_else(|| self.reason_text())
+    }
+
     fn end_text(&self) -> String {
         let reason = end_reason(self);
         match reason.as_str() {
@@ -125,8 +134,8 @@ fn ran(job: &Job, now: Timestamp) -> String {
 }
 
 /// The reason in a list, where the exit code of a success stands as well.
-fn why(job: &Job) -> String {
-    if job.state == "succeeded" { end_reason(job) } else { job.reason_text() }
+fn why(job: &Job, now: Timestamp) -> String {
+    if job.state == "succeeded" { end_reason(job) } else { job.reason_text_at(now) }
 }
 
 /// The exit code of a program that ended by itself, unless it is 0, or else the outcome with its cause.
@@ -191,6 +200,18 @@ mod tests {
             row,
             ["7", "resize", "failed", "anna", "2", "1m00s", "2.5s", "failed, oom killed (exit code 137)"]
         );
+    }
+
+    #[test]
+    fn a_row_tells_a_start_that_takes_long_unless_its_worker_is_silent() {
+        let why =
+            |more: serde_json::Value| job(&more).row("2026-01-02T03:05:06Z".parse().unwrap()).pop().unwrap();
+        let mut assigned = serde_json::json!({"state": "assigned", "worker": {"id": 3, "name": "anna"},
+            "assigned_at": "2026-01-02T03:04:06.000Z", "phase": {"name": "starting"}});
+        assert_eq!(why(assigned.clone()), "starting on anna for 1m 0s (waits for Docker)");
+        assigned["pending_reason"] =
+            serde_json::json!({"code": "worker_unreachable", "text": "anna is silent"});
+        assert_eq!(why(assigned), "anna is silent");
     }
 
     #[test]

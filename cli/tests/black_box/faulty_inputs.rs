@@ -37,6 +37,18 @@ async fn a_file_without_jobs_is_the_same_fault_for_each_verb() {
     assert!(code == 2 && told.contains("\"valid\": false") && told.contains("no_jobs"), "{told}");
 }
 
+#[test]
+fn a_fault_that_follows_from_the_default_lease_says_that_the_server_may_have_another() {
+    let cluster = Cluster::new(env!("CARGO_BIN_EXE_longshore"), JOBS);
+    let file = cluster.path("mine.yaml").display().to_string();
+    std::fs::write(&file, "jobs: { a: { image: a, lost_after: 20s } }\n").unwrap();
+    let assumed = "that is for the default lease, and the server may have another one: give it with --lease";
+    let (code, told) = cluster.run_cli(&["validate", &file]);
+    assert!(code == 2 && told.contains("at least 30s") && told.contains(assumed), "{told}");
+    let (code, told) = cluster.run_cli(&["validate", &file, "--lease", "30s"]);
+    assert!(code == 2 && told.contains("at least 30s") && !told.contains(assumed), "{told}");
+}
+
 #[tokio::test]
 async fn a_file_that_is_too_large_or_no_utf8_is_named() {
     let (cluster, _server) = start().await;

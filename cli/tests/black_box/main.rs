@@ -14,6 +14,7 @@ mod bulk;
 mod client_certificates;
 mod cordon_ends;
 mod definition_changes;
+mod departed_workers;
 mod deploy;
 mod doctor_of_workers;
 mod dropping_proxy;

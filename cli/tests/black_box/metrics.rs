@@ -68,6 +68,7 @@ async fn a_scrape_counts_what_happened_and_has_every_metric_that_deploy_names() 
         ("longshore_jobs_quarantined", 0.0),
         ("longshore_pauses", 1.0),
         ("longshore_workers_set_aside", 0.0),
+        ("longshore_attempts_unmanaged", 0.0),
         ("longshore_workers_lacking_runtime{runtime=\"docker\"}", 0.0),
         ("longshore_workers_lacking_runtime{runtime=\"process\"}", 0.0),
         ("longshore_slots{kind=\"total\"}", 3.0),

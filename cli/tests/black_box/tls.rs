@@ -95,9 +95,27 @@ async fn a_server_that_cannot_be_trusted_is_refused_with_the_cause() {
     wait_until("it listens", async || server.log().contains("listening on https://127.0.0.3")).await;
     let (code, text) = health(&cluster, &url(&cluster), "tls/ca.pem");
     assert!(code == 6 && text.contains("the server's certificate is for another name"), "{code}: {text}");
+    let told = doctor(&cluster, "tls/ca.pem");
+    for expected in ["is not for 127.0.0.3, only for jobs.example", "use one of its names as the address"] {
+        assert!(told.contains(expected) && !told.contains("start it"), "{told}");
+    }
     make_certificate(&cluster, "other");
     let (code, text) = health(&cluster, &url(&cluster), "other/ca.pem");
     assert!(code == 6 && text.contains("name the CA's file with --ca-file"), "{code}: {text}");
+    let told = doctor(&cluster, "other/ca.pem");
+    for expected in
+        ["the issuer of the server's certificate is unknown here", "name the CA's file with --ca-file"]
+    {
+        assert!(told.contains(expected) && !told.contains("start it"), "{told}");
+    }
+    let (code, text) = cluster.run_cli(&[
+        "upgrade-check",
+        "--server",
+        &url(&cluster),
+        "--ca-file",
+        &path(&cluster, "other/ca.pem"),
+    ]);
+    assert!(code == 1 && text.contains("name the CA's file") && !text.contains("start it"), "{code}: {text}");
     let ca = path(&cluster, "other/ca.pem");
     let flags = ["--no-docker", "--allow-fake", "--ca-file", &ca];
     let worker = cluster.worker_spec("only", &url(&cluster), &flags).start();
@@ -107,6 +125,36 @@ async fn a_server_that_cannot_be_trusted_is_refused_with_the_cause() {
     let _plain = cluster.start_server(&[]).await;
     let (code, text) = health(&cluster, &url(&cluster), "tls/ca.pem");
     assert!(code == 6 && text.contains("does not speak TLS on this port"), "{code}: {text}");
+}
+
+/// Writes a certificate for 127.0.0.1 that ended years ago, its key, and its authority to the directory `tls`.
+fn make_expired_certificate(cluster: &Cluster) {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate().unwrap();
+    std::fs::write(cluster.path("tls/ca.pem"), authority.self_signed(&authority_key).unwrap().pem()).unwrap();
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, &Issuer::new(authority, authority_key)).unwrap();
+    std::fs::write(cluster.path("tls/server.pem"), certificate.pem()).unwrap();
+    // The file keeps its mode.
+    std::fs::write(cluster.path("tls/server-key.pem"), key.serialize_pem()).unwrap();
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_named_and_not_a_server_that_is_down() {
+    let cluster = cluster();
+    make_expired_certificate(&cluster);
+    let server = spawn_server(&cluster);
+    wait_until("it listens", async || server.log().contains("listening on https://")).await;
+    let expired = "the certificate of the server expired at 2021-01-01T00:00:00Z";
+    let remedy = "the server's certificate has expired: renew it";
+    let (code, text) = health(&cluster, &url(&cluster), "tls/ca.pem");
+    assert!(code == 6 && text.contains(expired) && text.contains(remedy), "{code}: {text}");
+    let told = doctor(&cluster, "tls/ca.pem");
+    assert!(told.contains(expired) && told.contains(remedy) && !told.contains("start it"), "{told}");
 }
 
 #[tokio::test]

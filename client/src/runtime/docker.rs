@@ -7,6 +7,7 @@
 mod admit;
 mod attempt;
 mod cli;
+mod config;
 mod container;
 mod engine;
 mod engine_location;
@@ -38,10 +39,8 @@ mod sweep;
 mod usage;
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::order::StopCause;
 use protocol::report::{Availability, ReleaseCause};
@@ -53,66 +52,21 @@ use worker::step::{Launch, StopStep};
 use self::admit::PathLookups;
 use self::attempt::Attempt;
 use self::cli::CallError;
+pub use self::config::Config;
 use self::engine::EngineClient;
 pub use self::engine_location::{in_container, sees_engine_disks};
 pub use self::engine_paths::OwnContainer;
 use self::engine_paths::OwnMounts;
 pub use self::engine_sockets::engine_sockets;
-use self::image_gc::ImageGcSettings;
 use self::images::Images;
 use self::registry::TrackedAttempts;
 use self::usage::UnseenContainers;
 use super::blocking::{run_blocking, try_blocking};
-use super::policy::Allow;
 use super::{Events, Membership, Runtime, Survey};
 use crate::attempt_dir::AttemptStore;
 use crate::clock;
 use crate::logs::Logs;
 use crate::secrets::{self, SecretDirs};
-use crate::usage::UsageSampler;
-
-/// Settings of the Docker runtime.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The program: `docker`, or one with the same command line.
-    pub program: PathBuf,
-    /// Operations that jobs may use.
-    pub allow: Allow,
-    /// `true` if the engine sees the same file systems as the worker: not with a remote engine, nor from a container without an engine of its
-    /// own.
-    pub sees_engine_disks: bool,
-    /// The container that the worker runs in, if it is known. The engine tells what it has mounted into it.
-    pub own_container: Option<OwnContainer>,
-    /// Delays before each further try of a pull that the registry has denied.
-    pub pull_retries: Vec<Duration>,
-    /// Time for which a failing registry counts as an outage, not as a failure of the job.
-    pub registry_away_max: Duration,
-    /// Time for which further attempts share the failure of a registry that has not answered: those that the server sent before it knew.
-    pub outage_shared_for: Duration,
-    /// The time in which `docker run` must make its container while the engine answers. It may fill volumes from the image for minutes.
-    pub create_timeout: Duration,
-    /// Measures what containers use.
-    pub usage: UsageSampler,
-    /// Removes images when the engine's disk gets full; `None`: never.
-    pub image_gc: Option<ImageGcSettings>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            program: "docker".into(),
-            allow: Allow::default(),
-            sees_engine_disks: engine_location::sees_engine_disks(),
-            own_container: OwnContainer::find(),
-            pull_retries: [10, 60].map(Duration::from_secs).into(),
-            registry_away_max: Duration::from_secs(3600),
-            outage_shared_for: Duration::from_secs(5),
-            create_timeout: Duration::from_secs(900),
-            usage: UsageSampler::default(),
-            image_gc: None,
-        }
-    }
-}
 
 /// The runtime. Its tasks end with it; its containers do not.
 pub struct Docker {

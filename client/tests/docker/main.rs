@@ -4,6 +4,7 @@ mod away;
 mod doubt;
 mod failed_start;
 mod foreign;
+mod hanging;
 mod image_gc;
 mod images;
 mod in_container;

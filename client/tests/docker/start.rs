@@ -66,58 +66,6 @@ async fn a_start_interrupted_by_an_outage_is_resolved_by_the_engine() {
     assert!(back.is_some() && back < refused, "{:?}", fixture.past_events);
 }
 
-/// An engine that answers, and a `docker run` that never ends. `cli` holds its process id.
-fn hanging_run(dir: &std::path::Path) -> Config {
-    let script = format!(
-        "cd {0}
-        case $1 in
-            version) echo 1;;
-            image) exit 0;;
-            run) echo $$ > cli; exec sleep 600;;
-            events) exec sleep 600;;
-            inspect) shift 6; [ -e $1 ] && exec cat $1; echo \"Error: No such container: $1\" >&2; exit 1;;
-        esac",
-        dir.display()
-    );
-    Config { create_timeout: Duration::from_millis(1), ..config(stand_in(dir, &script)) }
-}
-
-fn cli_runs(dir: &std::path::Path) -> bool {
-    let pid = std::fs::read_to_string(dir.join("cli")).unwrap_or_default();
-    let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    state.contains("(sleep) S")
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_docker_run_that_hangs_beside_an_engine_that_answers_is_killed() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut fixture = DockerFixture::without_image(hanging_run(dir.path()));
-    let token = fixture.start(1, spec(&["true"]));
-    fixture.until("the CLI runs", || cli_runs(dir.path())).await;
-    let outcome = fixture.outcome(token).await;
-    let Outcome::Ended(Exit::NotStarted { fault: StartFailure::Host, message, .. }, _) = outcome else {
-        panic!("{outcome:?}")
-    };
-    assert!(message.starts_with("docker run hung: it made no container"), "{message}");
-    fixture.until("the CLI is killed", || !cli_runs(dir.path())).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_docker_run_that_hangs_is_killed_by_the_next_process_of_the_worker() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let slow = Config { create_timeout: Duration::from_secs(3_600), ..hanging_run(dir.path()) };
-    let mut fixture = DockerFixture::without_image(slow);
-    let token = fixture.start(1, spec(&["true"]));
-    fixture.until("the CLI runs", || cli_runs(dir.path())).await;
-    fixture.until("it is recorded", || fixture.dir(token).join("watcher").exists()).await;
-    fixture.config.create_timeout = Duration::from_millis(1);
-    fixture.restart().await;
-    // It may have run and have been removed before the worker looked.
-    let outcome = fixture.outcome(token).await;
-    assert!(matches!(outcome, Outcome::Ended(Exit::Vanished, _)), "{outcome:?}");
-    fixture.until("the CLI is killed", || !cli_runs(dir.path())).await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn no_container_is_made_without_a_start_permit() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -56,6 +56,7 @@ pub(super) struct Gauges {
     workers: Family<Labels<1>, Gauge>,
     workers_set_aside: Gauge,
     workers_lacking_runtime: Family<Labels<1>, Gauge>,
+    unmanaged: Gauge,
     slots: Family<Labels<1>, Gauge>,
     event_readers: Gauge,
     events_kept: Gauge,
@@ -87,6 +88,7 @@ impl Gauges {
             workers: Family::default(),
             workers_set_aside: Gauge::default(),
             workers_lacking_runtime: Family::default(),
+            unmanaged: Gauge::default(),
             slots: Family::default(),
             event_readers: Gauge::default(),
             events_kept: Gauge::default(),
@@ -118,6 +120,8 @@ impl Gauges {
         to.register("workers_set_aside", set_aside, all.workers_set_aside.clone());
         let lacking = "Connected workers that cannot use a runtime that they offer, by runtime";
         to.register("workers_lacking_runtime", lacking, all.workers_lacking_runtime.clone());
+        let unmanaged = "Attempts on workers that this database never created, as after a restore";
+        to.register("attempts_unmanaged", unmanaged, all.unmanaged.clone());
         let slots = "Slots of connected workers, those in use, and attempts that wait in front of them";
         to.register("slots", slots, all.slots.clone());
         to.register("event_readers", "Readers of /api/events", all.event_readers.clone());
@@ -190,9 +194,10 @@ impl Gauges {
         let mut slots: BTreeMap<&'static str, u64> = ["total", "busy", "queued"].map(|kind| (kind, 0)).into();
         let mut lacking: BTreeMap<&'static str, u64> =
             [RuntimeKind::Docker, RuntimeKind::Process].map(|runtime| (runtime.name(), 0)).into();
-        let mut set_aside = 0;
+        let (mut set_aside, mut unmanaged) = (0, 0);
         for worker in snapshot.workers.iter() {
             set_aside += i64::from(worker.set_aside_for.is_some());
+            unmanaged += worker.unmanaged.len();
             let runtimes = worker.runtimes.iter().filter(|_| worker.session.is_some());
             for (runtime, _) in runtimes.filter(|(_, availability)| !availability.is_available()) {
                 *lacking.entry(runtime.name()).or_default() += 1;
@@ -207,6 +212,7 @@ impl Gauges {
         set_family(&self.slots, "kind", slots);
         set_family(&self.workers_lacking_runtime, "runtime", lacking);
         self.workers_set_aside.set(set_aside);
+        self.unmanaged.set(number(unmanaged));
     }
 
     fn set_unresolved(&self, unresolved: Option<&BTreeMap<String, u64>>) {

@@ -16,6 +16,7 @@ mod events;
 mod explain;
 mod explain_absence;
 mod explain_members;
+mod explain_starting;
 mod export;
 mod fleet;
 mod guards;

@@ -55,6 +55,9 @@ async fn open_metrics_are_answered_to_a_client_that_asks_for_them() {
         assert_eq!(answer.body.ends_with("# EOF\n"), expected == OPEN_METRICS);
         known.insert(samples(&answer.body));
     }
+    // The worker of the stand-in has one.
+    let body = server.get("/metrics").await.body;
+    assert!(body.lines().any(|it| it == "longshore_attempts_unmanaged 1"), "{body}");
     assert_eq!(known.len(), 1, "both formats have the same samples: {known:?}");
     let other = server.ask("GET", "/metrics", &[("accept", "application/xml")], "").await;
     let told = other.is_problem(406, "not_acceptable");

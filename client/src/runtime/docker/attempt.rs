@@ -154,20 +154,20 @@ impl Attempt {
         };
         // An adopted container may have started long ago, and no event reports that again.
         let hanging = async {
-            self.poll_for_start(docker).await;
-            // A CLI whose process is unknown cannot be killed, so it may still make the container.
+            let hang = self.poll_for_start(docker).await;
+            // A CLI whose process is unknown cannot be killed, so it may still make and start the container.
             match watcher {
-                Some(cli) => cli,
+                Some(cli) => (cli, hang),
                 None => std::future::pending().await,
             }
         };
         let cli_exit = tokio::select! {
             () = written => if has_cli { CliExit::Observed } else { CliExit::Unknown },
-            cli = hanging => {
-                tracing::warn!(attempt = %self.token(), "docker run of an earlier process hangs: it is killed");
+            (cli, hang) = hanging => {
+                tracing::warn!(attempt = %self.token(), ?hang, "docker run of an earlier process hangs: it is killed");
                 process_id::signal_group(cli, Signal::KILL);
                 self.watcher().take();
-                CliExit::Unknown
+                CliExit::Hung
             }
         };
         let end = match self.determine_end(docker, cli_exit).await {
@@ -285,7 +285,10 @@ impl Attempt {
             RunError::Call(error) => unavailable(&error),
             error @ RunError::CommandLine(_) => wrong_definition(error_chain(&error)),
         })?;
-        let CliRun::Exited(code) = run else { return Err(self.end_of_hanging_cli(docker).await) };
+        let code = match run {
+            CliRun::Exited(code) => code,
+            CliRun::Hung(hang) => return Err(self.end_of_hanging_cli(docker, hang).await),
+        };
         let cli_exit = self.cli_exit(code, before).await;
         let why = match self.determine_end(docker, cli_exit).await {
             Conclusion::NameTaken(why) => return Ok(NotRun::NameTaken(why)),
@@ -319,9 +322,9 @@ impl Attempt {
         }
         let run = tokio::select! {
             status = child.wait() => CliRun::Exited(status.ok().and_then(|it| it.code())),
-            () = self.poll_for_start(docker) => CliRun::Hung,
+            hang = self.poll_for_start(docker) => CliRun::Hung(hang),
         };
-        if let (CliRun::Hung, Some(pid)) = (&run, child.id()) {
+        if let (CliRun::Hung(_), Some(pid)) = (&run, child.id()) {
             process_id::signal_group_of_child(pid, Signal::KILL);
         }
         self.watcher().take();

@@ -175,12 +175,15 @@ pub(super) enum EngineMemory {
     Started,
     /// Not even the creation: the engine may have been restarted, and its earlier actions are unknown.
     Forgotten,
+    /// Not the creation, but as many later events as it can remember.
+    PushedOut,
 }
 
 fn engine_memory_of(events: &str, id: &str) -> EngineMemory {
     match (has_event(events, "start ", id), has_event(events, "create ", id)) {
         (true, _) => EngineMemory::Started,
         (false, true) => EngineMemory::Unstarted,
+        (false, false) if events.lines().count() >= REMEMBERED => EngineMemory::PushedOut,
         (false, false) => EngineMemory::Forgotten,
     }
 }
@@ -267,6 +270,8 @@ mod tests {
         assert_eq!(engine_memory_of("create abc\nattach abc\n", "abc"), EngineMemory::Unstarted);
         assert_eq!(engine_memory_of("create abc\nstart abc\ndie abc\n", "abc"), EngineMemory::Started);
         assert_eq!(engine_memory_of("create abcd\nstart abcd\n", "abc"), EngineMemory::Forgotten);
+        let others = "create abcd\nstart abcd\n".repeat(REMEMBERED / 2);
+        assert_eq!(engine_memory_of(&others, "abc"), EngineMemory::PushedOut);
         assert_eq!(
             engine_memory_of("start abc\n", "abc"),
             EngineMemory::Started,

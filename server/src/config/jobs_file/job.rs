@@ -278,8 +278,12 @@ fn loss_policy(
                 true => String::new(),
                 false => format!(", here {}", DurationText(shortest)),
             };
+            let assumed = match reader.environment.is_lease_assumed() {
+                true => "; that is for the default lease, and the server may have another one: give it with --lease",
+                false => "",
+            };
             let text = format!(
-                "lost_after {} is too short: at least {} and the stop grace period plus {}{sum}",
+                "lost_after {} is too short: at least {} and the stop grace period plus {}{sum}{assumed}",
                 reader.as_written(node.at, &DurationText(after).to_string()),
                 DurationText(lease),
                 DurationText(stop_margin),

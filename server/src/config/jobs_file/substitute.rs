@@ -16,6 +16,8 @@ use crate::secrets::SecretsDir;
 pub struct Environment {
     variables: BTreeMap<String, String>,
     intervals: Intervals,
+    /// The server may have another lease.
+    is_lease_assumed: bool,
     secrets: SecretNames,
     policy: Arc<Policy>,
     mail: MailSupport,
@@ -60,6 +62,12 @@ impl Environment {
     #[must_use]
     pub fn with_intervals(self, intervals: Intervals) -> Self {
         Self { intervals, ..self }
+    }
+
+    /// Says beside faults that follow from the lease that the server may have another one.
+    #[must_use]
+    pub fn with_assumed_lease(self) -> Self {
+        Self { is_lease_assumed: true, ..self }
     }
 
     /// Checks that named secrets are in this directory.
@@ -112,6 +120,10 @@ impl Environment {
         self.intervals
     }
 
+    pub(super) const fn is_lease_assumed(&self) -> bool {
+        self.is_lease_assumed
+    }
+
     fn find(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
@@ -122,6 +134,7 @@ impl FromIterator<(String, String)> for Environment {
         Self {
             variables: variables.into_iter().collect(),
             intervals: Intervals::default(),
+            is_lease_assumed: false,
             secrets: SecretNames::Unknown,
             policy: Arc::default(),
             mail: MailSupport::Unknown,

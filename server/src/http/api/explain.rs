@@ -66,6 +66,7 @@ pub(super) async fn explain(state: &AppState, id: u64) -> Result<shapes::Explana
         state: row.state.name().into(),
         reason: reason(&state.presenter(), row, explanation.as_ref(), &workers, requester)
             .and(explanation.as_ref().and_then(|it| asked_workers_text(it, &workers)))
+            .and(explanation.as_ref().and_then(|it| away::departed(it, &snapshot)))
             .and(waiting::removal_text(&state.services.catalogue.current(), row)),
         limits: explanation.iter().flat_map(|it| &it.limits).map(limits::limit).collect(),
         pauses: explanation
@@ -143,13 +144,9 @@ fn reason(
     }
     let text = match &row.attempt {
         Some(attempt) if !row.state.has_ended() => {
-            let worker = worker_of(attempt);
-            format!(
-                "it is {} on {}, as its attempt {}",
-                row.state.name(),
-                display_name(&worker),
-                row.attempts
-            )
+            let held = || format!("it is {} on {}", row.state.name(), display_name(&worker_of(attempt)));
+            let starting = presenter.job(row.clone()).starting_in_words(clock::now().utc.0);
+            format!("{}, as its attempt {}", starting.unwrap_or_else(held), row.attempts)
         }
         None if !row.state.has_ended() => "one of its members has started".to_owned(),
         _ if row.reason.is_empty() || row.reason == row.state.name() => {

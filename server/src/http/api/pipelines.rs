@@ -113,7 +113,7 @@ async fn make(
         }
     };
     let asked = Asked::new(jobs.len(), &jobs);
-    answer(state, submit_with_key(state, jobs, Some(options), false, key).await?, &asked)
+    answer(state, submit_with_key(state, jobs, Some(options), false, key).await?, &asked).await
 }
 
 /// New jobs for those of a pipeline that have not succeeded, and the options of their batch.

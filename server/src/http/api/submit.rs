@@ -149,13 +149,21 @@ async fn submit_and_answer(
     drop(held);
     match answered {
         Answer::Accepted(accepted) => {
+            let asked = narrowing.as_ref().map(|narrowing| &narrowing.workers[..]).unwrap_or_default();
+            let departed = match accepted.pending {
+                Some(PendingReason::NoMatch | PendingReason::NoWorker) => {
+                    worker_names::departed(state, asked).await
+                }
+                _ => None,
+            };
             let shown = shapes::Job {
                 pending_reason: accepted
                     .pending
                     .map(|reason| pending_now(state, reason, Some(definition), narrowing.as_deref())),
                 warning: accepted
                     .pending
-                    .and_then(|reason| warning(state, reason, Some(definition), narrowing.as_deref())),
+                    .and_then(|reason| warning(state, reason, Some(definition), narrowing.as_deref()))
+                    .map(|warning| warning.and(departed)),
                 due_at: Time(run_at.map_or(accepted.created_at, |start| start.resolve(accepted.created_at))),
                 ..complete(draft, definition, &accepted)
             };

@@ -9,6 +9,7 @@ use scheduler::placement::rules::WorkerSelector;
 use crate::excerpt::excerpt;
 use crate::http::middleware::code::Code;
 use crate::http::middleware::problem::Problem;
+use crate::http::present::departed::{KnownWorker, departed_text};
 use crate::http::request::query::nearest;
 use crate::http::state::AppState;
 
@@ -39,6 +40,26 @@ pub(crate) async fn check_batch(state: &AppState, jobs: &NewJobs) -> Result<(), 
 pub(crate) async fn check_list(state: &AppState, jobs: &[NewJob]) -> Result<(), Problem> {
     let checked = check_each(state, asked_by(jobs)).await;
     checked.map_err(|(index, problem)| problem.within(&format!("jobs[{index}]"), None))
+}
+
+/// The workers among these that were asked for by id and have left. `None` as well if the workers cannot be read: the jobs are accepted.
+pub(crate) async fn departed<'s>(
+    state: &AppState,
+    asked: impl IntoIterator<Item = &'s WorkerSelector> + Clone,
+) -> Option<String> {
+    if !asked.clone().into_iter().any(|selector| matches!(selector, WorkerSelector::Id(_))) {
+        return None;
+    }
+    let rows = state.read(|archive| archive.workers()).await.ok()?;
+    let snapshot = state.services.engine.snapshot();
+    // Those that the snapshot does not have are not connected.
+    let stored = rows.iter().map(|row| KnownWorker { id: row.worker, name: &row.name, is_connected: false });
+    let live = snapshot.workers.iter().map(|it| KnownWorker {
+        id: it.id,
+        name: &it.name,
+        is_connected: it.session.is_some(),
+    });
+    departed_text(asked, &live.chain(stored).collect::<Vec<_>>())
 }
 
 /// The workers that jobs ask for, each with the position of the first job that does so.

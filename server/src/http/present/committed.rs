@@ -111,6 +111,10 @@ fn job(subject: &JobSubject) -> shapes::Job {
     let is_held = matches!(subject.state, State::Assigned | State::Running);
     shapes::Job {
         stopping: attempt.filter(|_| is_held).and_then(|it| it.stopping).map(|cause| cause.name().into()),
+        assigned_at: attempt
+            .filter(|_| subject.state == State::Assigned)
+            .and_then(|it| it.assigned_at)
+            .map(Time),
         priority: subject.priority,
         due_at: Time(subject.due_at),
         started_at: attempt.and_then(|attempt| attempt.started_at).or(subject.members_started_at).map(Time),

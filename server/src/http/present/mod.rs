@@ -5,6 +5,7 @@ pub(crate) mod caller;
 mod committed;
 pub(crate) mod csv;
 pub(crate) mod definition;
+pub(crate) mod departed;
 mod earlier;
 pub mod ending;
 mod members;

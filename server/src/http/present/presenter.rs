@@ -92,6 +92,9 @@ impl Presenter {
             stopping: live.and_then(|attempt| attempt.stopping).map(|cause| cause.name().into()),
             pending_reason: self.waits_for(&row),
             phase: (row.state == State::Assigned).then(|| self.phase(row.job)).flatten(),
+            assigned_at: live
+                .filter(|_| row.state == State::Assigned)
+                .map(|attempt| Time(attempt.assigned_at)),
             worker_unreachable_since: live.and_then(|attempt| self.unreachable_since(attempt)),
             priority: row.priority,
             due_at: Time(row.due_at),

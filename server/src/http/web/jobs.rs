@@ -11,6 +11,7 @@ use scheduler::job::State as JobState;
 use super::format::{self, Moment};
 use super::list_address::{FilterFault, ListAddress};
 use super::page::{Frame, render, see_other};
+use crate::clock;
 use crate::http::api::job_export::{ExportFormat, export};
 use crate::http::api::job_list;
 use crate::http::middleware::code::Code;
@@ -39,7 +40,7 @@ impl Row {
     pub(crate) fn of(job: Job) -> Self {
         let why = match &job.pending_reason {
             Some(reason) => reason.text.to_string(),
-            None => job.reason.clone(),
+            None => job.long_start_in_words(clock::now().utc.0).unwrap_or_else(|| job.reason.clone()),
         };
         Self {
             tone: format::tone(&job.state),

@@ -25,6 +25,8 @@ pub(super) enum CliExit {
     NameTaken,
     /// It was not our child and ended while we watched, so it wrote all output.
     Observed,
+    /// It hung and was killed. Until then the engine answered without a break that nothing was started.
+    Hung,
     /// It was killed, or it ended at an unknown time.
     Unknown,
 }
@@ -44,7 +46,8 @@ impl Attempt {
     /// Determines the end. The CLI is gone.
     pub(super) async fn determine_end(&self, docker: &Arc<DockerState>, cli_exit: CliExit) -> Conclusion {
         let (settling_since, cli_stderr) = (clock::now().up, self.cli_stderr().await);
-        let since = if cli_exit == CliExit::Unknown { NOBODY_LOOKED } else { settling_since };
+        let was_killed = matches!(cli_exit, CliExit::Unknown | CliExit::Hung);
+        let since = if was_killed { NOBODY_LOOKED } else { settling_since };
         let was_cut_off = cli::unreachable_line(&cli_stderr).is_some();
         let mut replayed = false;
         loop {
@@ -80,7 +83,8 @@ impl Attempt {
                     if docker.engine.remove_unstarted(&container.id).await {
                         // Docker's own message that it does not start it is enough.
                         let was_told = matches!(cli_exit, CliExit::Code(125..=127)) && !was_cut_off;
-                        return self.conclude_unstarted(docker, &container, was_told).await;
+                        let was_seen = cli_exit == CliExit::Hung;
+                        return self.conclude_unstarted(docker, &container, (was_told, was_seen)).await;
                     }
                     sleep(REMOVE_AGAIN).await;
                 }
@@ -167,18 +171,20 @@ impl Attempt {
         docker.engine.ping().await.is_ok().then_some(exit)
     }
 
-    /// The container looked as if it was never started, and is removed.
+    /// The container looked as if it was never started, and is removed. If `was_seen`, it has looked so without a break until now.
     async fn conclude_unstarted(
         &self,
         docker: &DockerState,
         container: &Container,
-        was_told: bool,
+        (was_told, was_seen): (bool, bool),
     ) -> Conclusion {
         let memory = loop {
             if was_told {
                 break EngineMemory::Unstarted;
             }
             match docker.engine.engine_memory_of(container).await {
+                // A start since then would be among the latest events.
+                Ok(EngineMemory::PushedOut) if was_seen => break EngineMemory::Unstarted,
                 Ok(memory) => break memory,
                 // An engine whose clock is behind ours waits for the end of the time range.
                 Err(CallError::Slow(_)) => break EngineMemory::Forgotten,
@@ -191,7 +197,7 @@ impl Attempt {
                 return Conclusion::NeverStarted("a container was made and never started".into());
             }
             EngineMemory::Started => Exit::Vanished,
-            EngineMemory::Forgotten => {
+            EngineMemory::Forgotten | EngineMemory::PushedOut => {
                 let message = "the Docker daemon died while it was starting it".into();
                 Exit::DaemonLost { message, run_time: None }
             }
@@ -227,7 +233,9 @@ impl Attempt {
                 "the container name `{}` is taken, and no container has it",
                 self.name
             )),
-            CliExit::Unknown => Conclusion::Retry("docker was killed before it made a container".into()),
+            CliExit::Unknown | CliExit::Hung => {
+                Conclusion::Retry("docker was killed before it made a container".into())
+            }
         }
     }
 

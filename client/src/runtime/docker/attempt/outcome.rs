@@ -38,8 +38,17 @@ pub(super) enum NotRun {
 pub(super) enum CliRun {
     /// With this exit code, which is absent if a signal has ended it.
     Exited(Option<i32>),
-    /// It made no container, and was killed.
-    Hung,
+    /// It hung, and was killed.
+    Hung(Hang),
+}
+
+/// The step of `docker run` that does not come to its end, although the engine answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hang {
+    /// There is no container.
+    Create,
+    /// There is a container, which is not started.
+    Start,
 }
 
 pub(super) fn command_line(

@@ -9,12 +9,11 @@ use worker::input::{RuntimeEvent, StartFailure};
 
 use super::Attempt;
 use super::conclude::{CliExit, Conclusion};
-use super::outcome::{AttemptOutcome, not_started};
+use super::outcome::{AttemptOutcome, Hang, not_started};
 use crate::logs::OutputFollower;
 use crate::runtime::blocking::run_blocking;
-use crate::runtime::docker::DockerState;
 use crate::runtime::docker::container::Container;
-use crate::runtime::docker::usage;
+use crate::runtime::docker::{Config, DockerState, usage};
 
 impl Attempt {
     /// The start of the container. A recorded one is preferred, because the engine's clock may have been set since.
@@ -89,22 +88,37 @@ impl Attempt {
         self.started.get().map(String::as_str).filter(|id| !id.is_empty())
     }
 
-    /// Polls for the start. Events report it faster, but need not come. Returns if the CLI hangs: if the engine has answered for
-    /// [`Config::create_timeout`](crate::runtime::docker::Config::create_timeout), without a break, that there is no container.
+    /// Polls for the start. Events report it faster, but need not come. Returns if the CLI hangs: if the engine has answered without a
+    /// break that there is no container for [`Config::create_timeout`], or that its container is not started for
+    /// [`Config::start_timeout`].
     ///
     /// # Cancel safety
     /// A cancelled poll has no effect.
-    pub(super) async fn poll_for_start(&self, docker: &DockerState) {
-        let mut unmade_since = None;
+    pub(super) async fn poll_for_start(&self, docker: &DockerState) -> Hang {
+        let mut pending: Option<(Hang, Instant)> = None;
         while self.started.get().is_none() {
             sleep(START_POLL_INTERVAL).await;
             docker.engine.health.wait_until_up().await;
+            // An engine that is busy with the start mostly answers nothing about the container, so a slow start of a plugin is no hang.
             let found = docker.engine.inspect(&[&self.name]).await;
-            let unmade_for = unmade_since.get_or_insert_with(Instant::now).elapsed();
-            if !found.as_ref().is_ok_and(Vec::is_empty) || docker.engine.health.was_down_within(unmade_for) {
-                unmade_since = None;
-            } else if unmade_for >= docker.config.create_timeout {
-                return;
+            let hang = match found.as_deref() {
+                Ok([]) => Some(Hang::Create),
+                Ok([container, ..]) if container.started().is_none() && self.owns(container) => {
+                    Some(Hang::Start)
+                }
+                _ => None,
+            };
+            pending = hang.map(|hang| match pending {
+                Some((before, since)) if before == hang => (hang, since),
+                _ => (hang, Instant::now()),
+            });
+            if let Some((hang, since)) = pending {
+                let pending_for = since.elapsed();
+                if docker.engine.health.was_down_within(pending_for) {
+                    pending = None;
+                } else if pending_for >= hang.limit(&docker.config) {
+                    return hang;
+                }
             }
             let Ok(found) = found else { continue };
             if let Some(container) = found.first().filter(|it| it.started().is_some() && self.owns(it)) {
@@ -115,19 +129,33 @@ impl Attempt {
         std::future::pending().await
     }
 
-    /// The end of an attempt whose CLI hung and is killed. It may have made its container at the last moment, so the engine is asked once more.
-    pub(super) async fn end_of_hanging_cli(&self, docker: &Arc<DockerState>) -> AttemptOutcome {
-        let limit = docker.config.create_timeout;
-        tracing::warn!(attempt = %self.token(), ?limit, "docker run hangs: it is killed, and its job is tried again");
-        match self.determine_end(docker, CliExit::Unknown).await {
+    /// The end of an attempt whose CLI hung and is killed. The container may be made or started at the last moment, so the engine is asked
+    /// once more. One that is not started is removed by its id first; until the engine confirms that, there is no end.
+    pub(super) async fn end_of_hanging_cli(&self, docker: &Arc<DockerState>, hang: Hang) -> AttemptOutcome {
+        let limit = hang.limit(&docker.config);
+        tracing::warn!(attempt = %self.token(), ?hang, ?limit, "docker run hangs: it is killed, and its job is tried again");
+        match self.determine_end(docker, CliExit::Hung).await {
             Conclusion::Ended(end) => end,
             Conclusion::NeverStarted(_) | Conclusion::NameTaken(_) | Conclusion::Retry(_) => {
+                let missing = match hang {
+                    Hang::Create => "it made no container",
+                    Hang::Start => "it did not start its container",
+                };
                 let why = format!(
-                    "docker run hung: it made no container within {} s, although the engine answered",
+                    "docker run hung: {missing} within {} s, although the engine answered",
                     limit.as_secs()
                 );
                 not_started(StartFailure::Host, why)
             }
+        }
+    }
+}
+
+impl Hang {
+    fn limit(self, config: &Config) -> Duration {
+        match self {
+            Self::Create => config.create_timeout,
+            Self::Start => config.start_timeout,
         }
     }
 }
@@ -149,7 +177,7 @@ mod tests {
     use crate::attempt_dir::AttemptStore;
     use crate::logs::Logs;
     use crate::runtime::Membership;
-    use crate::runtime::docker::{Config, Docker};
+    use crate::runtime::docker::Docker;
 
     /// A reader of the file blocks until there is a writer.
     fn pipe(path: &Path) {

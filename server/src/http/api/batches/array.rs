@@ -65,7 +65,7 @@ pub(crate) async fn submit(
         }
     };
     let asked = Asked::new(jobs.len(), jobs.distinct());
-    answer(state, submit_with_key(state, jobs, Some(options), require_worker, key).await?, &asked)
+    answer(state, submit_with_key(state, jobs, Some(options), require_worker, key).await?, &asked).await
 }
 
 /// Jobs that are all alike.

@@ -13,6 +13,7 @@ use scheduler::batches::BatchOptions;
 use scheduler::definition::Definition;
 use scheduler::input::KeyHolder;
 use scheduler::new_jobs::NewJob;
+use scheduler::placement::rules::WorkerSelector;
 use scheduler::step::{Accepted, Answer, PendingReason, Rejection};
 
 use crate::auth::actor::Actor;
@@ -87,7 +88,8 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
     // The body may have taken minutes to arrive; check the disk again.
     state.check_disk_space()?;
     let asked = Asked::new(jobs.len(), &jobs);
-    answer(&state, submit_with_key(&state, jobs, Some(options), params.require_worker, key).await?, &asked)
+    let answered = submit_with_key(&state, jobs, Some(options), params.require_worker, key).await?;
+    answer(&state, answered, &asked).await
 }
 
 /// Reads `batch_name`, `max_failures` and `concurrency`.
@@ -130,10 +132,11 @@ fn fingerprint_text(options: &BatchOptions) -> String {
 ///
 /// # Errors
 /// The engine rejected the request.
-pub(crate) fn answer(state: &AppState, answer: Answer, asked: &Asked) -> Result<Response, Problem> {
+pub(crate) async fn answer(state: &AppState, answer: Answer, asked: &Asked) -> Result<Response, Problem> {
     match answer {
         Answer::Accepted(accepted) => {
-            Ok(json(StatusCode::CREATED, location(state, accepted.first), &created(state, &accepted, asked)))
+            let made = created(state, &accepted, asked).await;
+            Ok(json(StatusCode::CREATED, location(state, accepted.first), &made))
         }
         Answer::Duplicate(job) => Ok(json(
             StatusCode::OK,
@@ -227,13 +230,21 @@ pub(crate) fn read_many(
 pub(crate) struct Asked {
     pub(super) count: u32,
     revisions: BTreeSet<Revision>,
+    /// The first workers that they ask for.
+    workers: BTreeSet<WorkerSelector>,
 }
 
 impl Asked {
     /// `jobs` has each definition at least once.
     pub(crate) fn new<'j>(count: usize, jobs: impl IntoIterator<Item = &'j NewJob>) -> Self {
-        let revisions = jobs.into_iter().map(|job| job.revision).collect();
-        Self { count: u32::try_from(count).unwrap_or(u32::MAX), revisions }
+        let (mut revisions, mut workers) = (BTreeSet::new(), BTreeSet::new());
+        for job in jobs {
+            revisions.insert(job.revision);
+            if workers.len() < WORKERS_MAX {
+                workers.extend(job.narrowing.iter().flat_map(|narrowing| narrowing.workers.iter().cloned()));
+            }
+        }
+        Self { count: u32::try_from(count).unwrap_or(u32::MAX), revisions, workers }
     }
 
     /// A definition of these jobs that is paused.
@@ -244,15 +255,26 @@ impl Asked {
     }
 }
 
+/// Workers that the warning beside a batch looks at.
+const WORKERS_MAX: usize = 100;
+
 /// A batch that was just made. Jobs that were `asked` for and are not in it are duplicates.
-pub(super) fn created(state: &AppState, accepted: &Accepted, asked: &Asked) -> shapes::Batch {
+pub(super) async fn created(state: &AppState, accepted: &Accepted, asked: &Asked) -> shapes::Batch {
     // The reason is that of the first job; a pause of any of them is worth more.
     let paused = asked.paused_definition(state);
     let reason = paused.as_ref().map(|_| PendingReason::Paused).or(accepted.pending);
+    let warning = reason.and_then(|reason| warning(state, reason, paused.as_deref(), None));
+    let departed = worker_names::departed(state, &asked.workers).await;
+    let warning = match (warning, departed) {
+        (Some(warning), departed) => Some(warning.and(departed)),
+        // The first job of the batch can run, and others cannot.
+        (None, Some(text)) => Some(shapes::Reason { code: "no_worker_matches".into(), text: text.into() }),
+        (None, None) => None,
+    };
     shapes::Batch {
         duplicates: asked.count.saturating_sub(accepted.count),
         created_at: Some(Time(accepted.created_at)),
-        warning: reason.and_then(|reason| warning(state, reason, paused.as_deref(), None)),
+        warning,
         ..batch(accepted.first, accepted.count)
     }
 }

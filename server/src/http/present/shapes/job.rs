@@ -41,6 +41,9 @@ pub struct Job {
     /// The phase of an assigned job on its worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
+    /// When an assigned job was given to its worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assigned_at: Option<Time>,
     /// The time since which its worker has been unreachable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_unreachable_since: Option<Time>,

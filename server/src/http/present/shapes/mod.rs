@@ -25,6 +25,7 @@ mod plan;
 mod problem;
 mod schedule;
 mod search;
+mod starting;
 mod statistics;
 mod ulimit;
 mod usage;

@@ -124,7 +124,7 @@ async fn make(
     drop(made.held.take());
     match answered {
         Answer::Accepted(accepted) => {
-            let new = created(state, &accepted, &asked);
+            let new = created(state, &accepted, &asked).await;
             note::detail(format!(
                 "retry: batch {} of {} jobs, refused {}",
                 new.batch, new.count, made.refused
