@@ -114,6 +114,7 @@ fn batches(changes: &[&Change], live: &Jobs) -> Vec<LiveBatch> {
             Change::BatchCancelled { first, by, .. } => {
                 batches.get_mut(first).unwrap().cancelled_by = Some(by.clone());
             }
+            Change::BatchReplaced { first, .. } => batches.get_mut(first).unwrap().unique_key = None,
             Change::BatchChanged { first, limits } => {
                 let batch = batches.get_mut(first).unwrap();
                 (batch.max_failures, batch.concurrency) = (limits.max_failures, limits.concurrency);

@@ -46,11 +46,12 @@ impl BatchFacts {
 
     /// The facts beside the line of text, of a message about the batch.
     pub(super) fn details(&self) -> Vec<String> {
-        let BatchRow { retry_of, definitions_differ, max_failures, .. } = &self.row;
+        let BatchRow { retry_of, definitions_differ, max_failures, replaced_by, .. } = &self.row;
         let is_reached = self.row.has_reached_max_failures();
         let max_failures = max_failures.filter(|_| is_reached);
         let facts = [
             max_failures.map(|max| format!("max_failures {max} was reached")),
+            replaced_by.map(|by| format!("replaced by batch {by}")),
             retry_of.map(|of| format!("a retry of batch {of}")),
             definitions_differ.then(|| "with jobs of other definitions".to_owned()),
         ];
@@ -130,6 +131,9 @@ pub(super) mod tests {
             created_at: Timestamp(1_000),
             count: 1_000,
             cancelled_by: None,
+            unique_key: None,
+            on_duplicate: None,
+            replaced_by: None,
             cancelled_at: None,
             max_failures: None,
             concurrency: None,
