@@ -98,7 +98,12 @@ mod tests {
         let (on_duplicate, may_replace) = (OnDuplicate::Return, MayReplace::Any);
         let unique = Some(BatchUnique { key: "main".into(), on_duplicate, may_replace });
         let options = BatchOptions { unique, ..BatchOptions::default() };
-        batches.add(LiveBatch::new(&NewBatch { first: JobId(first), count: 1, options, created_at: Timestamp(0) }));
+        batches.add(LiveBatch::new(&NewBatch {
+            first: JobId(first),
+            count: 1,
+            options,
+            created_at: Timestamp(0),
+        }));
         batches.take_key(JobId(first));
     }
 

@@ -21,7 +21,8 @@ pub(crate) fn check(
     scheduler: &Scheduler,
     options: Option<&BatchOptions>,
 ) -> Result<Option<(JobId, u32)>, Rejection> {
-    let Some((unique, options)) = options.and_then(|options| Some((options.unique.as_ref()?, options))) else {
+    let Some((unique, options)) = options.and_then(|options| Some((options.unique.as_ref()?, options)))
+    else {
         return Ok(None);
     };
     // It has no number yet, and may have one that it replaces.
@@ -36,7 +37,9 @@ pub(crate) fn check(
         OnDuplicate::Replace if options.retry_of.is_some() => {
             Err(Rejection::DuplicateBatch { batch: holder.first })
         }
-        OnDuplicate::Replace if !unique.may_replace.allows(holder.first) => Err(Rejection::HolderLookupTooOld),
+        OnDuplicate::Replace if !unique.may_replace.allows(holder.first) => {
+            Err(Rejection::HolderLookupTooOld)
+        }
         OnDuplicate::Replace => Ok(None),
     }
 }

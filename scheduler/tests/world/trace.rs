@@ -311,7 +311,8 @@ fn answer_words(answer: &Answer) -> String {
     match answer {
         Answer::Accepted(it) => {
             let pending = it.pending.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
-            let replaces = it.replaces.map(|batch| format!(" in place of batch j{batch}")).unwrap_or_default();
+            let replaces =
+                it.replaces.map(|batch| format!(" in place of batch j{batch}")).unwrap_or_default();
             format!("accepted j{} x{} {}{pending}{replaces}", it.first, it.count, it.state.name())
         }
         Answer::Replayed(holder) => format!("replayed j{} x{}", holder.job, holder.count),

@@ -10,7 +10,8 @@ use crate::world::scheduler::new_jobs::{NewJob, StartTime};
 pub(crate) fn unique(words: &[&str]) -> Option<UniqueRule> {
     let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let key = option("unique")?;
-    let on_duplicate = option("duplicate").map_or(OnDuplicate::Return, |name| OnDuplicate::named(name).unwrap());
+    let on_duplicate =
+        option("duplicate").map_or(OnDuplicate::Return, |name| OnDuplicate::named(name).unwrap());
     let clear = match option("clear") {
         Some("success") => Clear::Success,
         Some("failed") => Clear::Failed,
@@ -22,7 +23,8 @@ pub(crate) fn unique(words: &[&str]) -> Option<UniqueRule> {
 
 /// `key=main duplicate=replace may_replace=j1`; every batch may be replaced without the last word, and none with `may_replace=none`.
 pub(crate) fn of_batch<'w>(key: &str, option: impl Fn(&str) -> Option<&'w str>) -> BatchUnique {
-    let on_duplicate = option("duplicate").map_or(OnDuplicate::Return, |name| OnDuplicate::named(name).unwrap());
+    let on_duplicate =
+        option("duplicate").map_or(OnDuplicate::Return, |name| OnDuplicate::named(name).unwrap());
     let may_replace = match option("may_replace") {
         None => MayReplace::Any,
         Some("none") => MayReplace::None,

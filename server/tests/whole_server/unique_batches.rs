@@ -32,7 +32,10 @@ fn assert_made((head, batch): &(String, Value), id: u64, replaces: Option<u64>) 
 
 #[track_caller]
 fn assert_existing((head, batch): &(String, Value), id: u64, count: u64) {
-    assert!(head.starts_with("http/1.1 200") && head.contains("\nunique-duplicate: true\r"), "{head} {batch}");
+    assert!(
+        head.starts_with("http/1.1 200") && head.contains("\nunique-duplicate: true\r"),
+        "{head} {batch}"
+    );
     assert!(head.contains(&format!("location: /api/batches/{id}\r")), "{head}");
     assert_eq!((&batch["batch"], &batch["existing"]), (&json!(id), &json!(true)), "{batch}");
     assert_eq!((&batch["first"], &batch["count"]), (&json!(id), &json!(count)), "{batch}");
@@ -41,7 +44,11 @@ fn assert_existing((head, batch): &(String, Value), id: u64, count: u64) {
 #[track_caller]
 fn assert_refused((head, problem): &(String, Value), holder: u64) {
     assert!(head.starts_with("http/1.1 409"), "{head} {problem}");
-    assert_eq!((&problem["code"], &problem["batch"]), (&json!("duplicate_batch"), &json!(holder)), "{problem}");
+    assert_eq!(
+        (&problem["code"], &problem["batch"]),
+        (&json!("duplicate_batch"), &json!(holder)),
+        "{problem}"
+    );
 }
 
 async fn batch(server: &RunningServer, id: u64) -> Value {
@@ -106,7 +113,11 @@ async fn a_retry_of_a_batch_takes_its_key_and_replaces_nothing() {
     let (head, made) = server.ask("POST", retry, "").await;
     assert!(head.starts_with("http/1.1 201"), "{head} {made}");
     let again = batch(&server, made["batch"].as_u64().expect("a number")).await;
-    assert_eq!((&again["unique_key"], &again["on_duplicate"]), (&json!("main"), &json!("replace")), "{again}");
+    assert_eq!(
+        (&again["unique_key"], &again["on_duplicate"]),
+        (&json!("main"), &json!("replace")),
+        "{again}"
+    );
     // With `return` the answer is the batch that has the key.
     let body = json!({"count": 2, "batch_unique_key": "once"}).to_string();
     assert_made(&server.ask("POST", "/api/jobs/brief", &body).await, 7, None);
@@ -135,7 +146,11 @@ async fn a_repeated_request_is_answered_by_its_idempotency_key_first() {
         assert!(head.starts_with("http/1.1 200") && head.contains("\nidempotent-replay: true\r"), "{head}");
         assert_eq!((&again["batch"], &again["replayed"]), (&json!(id), &json!(true)), "{again}");
     }
-    assert_eq!(batch(&server, 2).await["state"], "waiting", "the repetition of the older request replaces nothing");
+    assert_eq!(
+        batch(&server, 2).await["state"],
+        "waiting",
+        "the repetition of the older request replaces nothing"
+    );
     let path = "/api/jobs?batch_unique_key=main&on_duplicate=reject";
     let (head, problem) = server.send("POST", path, &[("idempotency-key", "second")], &list).await;
     assert!(head.starts_with("http/1.1 409") && problem["code"] == "idempotency_mismatch", "{problem}");

@@ -22,7 +22,7 @@ impl Disk {
             Change::BatchAdded(_)
             | Change::BatchReplaced { .. }
             | Change::BatchCancelled { .. }
-            | Change::BatchEnded { .. } => self.batches.take(change, &self.rows)
+            | Change::BatchEnded { .. } => self.batches.take(change, &self.rows),
             Change::IdempotencyKeyStored { key, holder, .. } => {
                 match self.keys.insert(key.clone(), *holder) {
                     None => Ok(()),

@@ -145,7 +145,9 @@ pub(crate) fn answer(answer: &Answer) -> String {
     match answer {
         Answer::Accepted(it) => format!("accepted job {} and {} in all", it.first, it.count),
         Answer::Duplicate(job) => format!("no new job: job {job} has the unique key"),
-        Answer::ExistingBatch { first, .. } => format!("no new batch: that of job {first} has the unique key"),
+        Answer::ExistingBatch { first, .. } => {
+            format!("no new batch: that of job {first} has the unique key")
+        }
         Answer::Replayed(it) => format!("accepted before: job {} and {} in all", it.job, it.count),
         other => format!("{other:?}"),
     }
