@@ -44,8 +44,8 @@ pub(crate) fn check(
     }
 }
 
-/// Gives a batch whose members are made its key, unless all of them have ended. The batch that had the key is cancelled as a whole; returns that batch. The caller has
-/// checked that it may be replaced.
+/// Gives a batch whose members are made its key, unless all of them have ended. The batch that had the key is cancelled as a whole. Returns that
+/// batch. The caller has checked that it may be replaced.
 pub(crate) fn take_key(
     scheduler: &mut Scheduler,
     now: Now,
