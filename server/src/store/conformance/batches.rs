@@ -145,6 +145,7 @@ pub(in crate::store) fn a_batch_counts_its_members_whatever_becomes_of_them(back
                     max_failures,
                     concurrency,
                     cancelled_by: None,
+                    unique_key: None,
                 };
                 assert_eq!(loaded.batches, [expected]);
             }
