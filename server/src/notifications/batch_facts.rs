@@ -184,6 +184,7 @@ pub(super) mod tests {
             counts,
             max_failures: Some(3),
             retry_of: Some(JobId(3)),
+            replaced_by: Some(JobId(17)),
             ..batch()
         };
         let facts = BatchFacts { row: other, index: None };
@@ -192,7 +193,7 @@ pub(super) mod tests {
         assert_eq!(message.text(), format!("report: batch 10 (7 jobs) failed: {ends}"));
         let chat: Value = serde_json::from_str(&message.chat_body(ChatFormat::Slack)).expect("JSON");
         let text = chat["text"].as_str().expect("a text");
-        let details = "max_failures 3 was reached, a retry of batch 3, owner finance";
+        let details = "max_failures 3 was reached, replaced by batch 17, a retry of batch 3, owner finance";
         assert!(text.ends_with(&format!("\n{details}\n<https://jobs.example/batches/10>")), "{text}");
     }
 
