@@ -8,10 +8,12 @@ mod resume;
 mod resumed_rest;
 mod retry;
 mod set;
+mod unique_args;
 
 pub(crate) use list::{ListFlags, list};
 pub(crate) use made::{Output, submit};
 pub(crate) use resume::resume;
+pub(crate) use unique_args::UniqueArgs;
 
 use std::time::Duration;
 
@@ -304,6 +306,8 @@ fn show(full: &FullBatch) -> anyhow::Result<()> {
             "skipped",
             Some(batch.skipped).filter(|skipped| *skipped > 0).map(|it| it.to_string()).unwrap_or_default(),
         ),
+        ("unique key", view::optional(batch.unique_key.as_ref())),
+        ("replaced by", batch_text(batch.replaced_by)),
         ("cancelled by", view::optional(batch.cancelled_by.as_ref())),
         ("paused", batch.pause.as_ref().map(paused_text).unwrap_or_default()),
         ("accepted", format!("{} ago", view::since(batch.created_at, now))),

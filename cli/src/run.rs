@@ -13,6 +13,7 @@ use self::each::EachArgs;
 
 use crate::api::{Api, CreatedJob, idempotency_key, parse};
 use crate::args::CommonArgs;
+use crate::batches::UniqueArgs;
 use crate::failure::{Exit, Failure};
 use crate::new_job::{NewJobArgs, note_warning};
 use crate::outage::Outage;
@@ -74,6 +75,8 @@ pub(crate) struct Flags {
     /// The most jobs of the batch that run at once.
     #[arg(long, value_name = "N", requires = "size", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     concurrency: Option<u32>,
+    #[command(flatten)]
+    unique: UniqueArgs,
     /// Give it the parameters, environment and arguments of the definition's schedule, with this moment as its slot. The schedule fires as before.
     #[arg(long)]
     as_scheduled: bool,
@@ -137,7 +140,7 @@ async fn each_request(
     let mut fields = body(flags)?;
     let mut request =
         api.request(Method::POST, &["api", "jobs"]).header(CONTENT_TYPE, "application/x-ndjson");
-    for option in ["batch_name", "max_failures", "concurrency"] {
+    for option in ["batch_name", "max_failures", "concurrency", "batch_unique_key", "on_duplicate"] {
         if let Some(value) = fields.remove(option) {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             request = request.query(&[(option, value)]);
@@ -182,6 +185,7 @@ fn body(flags: &Flags) -> Result<Map<String, Value>, Failure> {
         ("max_failures", flags.max_failures.map(|max| json!(max))),
         ("concurrency", flags.concurrency.map(|limit| json!(limit))),
     ];
+    body.extend(flags.unique.params().map(|(name, value)| (name.to_owned(), json!(value))));
     body.extend(parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
     Ok(body)
 }

@@ -8,7 +8,7 @@ use reqwest::header::CONTENT_TYPE;
 
 use crate::api::Api;
 use crate::args::CommonArgs;
-use crate::batches;
+use crate::batches::{self, UniqueArgs};
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -41,6 +41,8 @@ pub(crate) struct Flags {
     /// The most jobs of the list that run at once.
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
+    #[command(flatten)]
+    unique: UniqueArgs,
     /// Wait until all jobs have ended, at most this long. The exit code is 0 if all succeeded, 124 when the time is up, and 1 otherwise.
     #[arg(short = 'w', long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
     wait: Option<Option<Duration>>,
@@ -50,7 +52,7 @@ pub(crate) struct Flags {
     /// Go on with the batch that an earlier run has made with this --key: wait for its end, repeat the members that have not succeeded, and wait
     /// for these, too. The exit code is 0 if in the end all members have succeeded, or the retries of those that had not; 4, and nothing is
     /// repeated, if some of them are no longer kept. Implies --wait.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "batch_unique_key")]
     resume: bool,
     /// Print only the number of the batch. With --wait only the exit code tells how it ended.
     #[arg(short = 'q', long)]
@@ -87,6 +89,7 @@ pub(crate) async fn submit(flags: Flags) -> anyhow::Result<()> {
     if let Some(limit) = &flags.concurrency {
         request = request.query(&[("concurrency", limit)]);
     }
+    request = flags.unique.add_to(request);
     let output = batches::Output { format: flags.common.format, quiet: flags.quiet, wait: flags.wait };
     match key.filter(|_| flags.resume) {
         Some(key) => batches::resume(&api, request, key, &output).await,

@@ -34,6 +34,7 @@ pub fn audit(scheduler: &Scheduler) -> Vec<String> {
         faults.push("a pause has an end that is not among the ends".into());
     }
     faults.extend(handlers::unique::faults(scheduler));
+    faults.extend(handlers::batch_unique::faults(scheduler));
     faults.extend(run_on::audit::faults(scheduler));
     audit_jobs(scheduler, &mut faults);
     audit_lanes(scheduler, &mut faults);

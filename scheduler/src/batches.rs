@@ -2,18 +2,20 @@
 //! a reference of its own.
 
 mod limits;
+mod member;
+mod unique;
 
-use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use protocol::{JobId, Timestamp};
 
 use crate::limits::keys::BatchPermits;
 use crate::state::State;
 pub use limits::{BatchLimits, BatchUpdate, NewLimit};
+pub use member::BatchMember;
+pub use unique::{BatchUnique, MayReplace};
 
 /// Options of a request for several jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -26,6 +28,8 @@ pub struct BatchOptions {
     pub concurrency: Option<u32>,
     /// The batch whose members it repeats.
     pub retry_of: Option<JobId>,
+    /// Its unique key, with the answer to a request whose key is taken.
+    pub unique: Option<BatchUnique>,
 }
 
 /// A batch as it is stored when it is accepted.
@@ -62,33 +66,8 @@ pub struct LiveBatch {
     pub concurrency: Option<u32>,
     /// The first requester of a cancel of the whole batch.
     pub cancelled_by: Option<Arc<str>>,
-}
-
-/// The position of a job in its batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchMember {
-    /// The first member of the batch.
-    pub batch: JobId,
-    /// Position among the members, from 0.
-    pub index: u32,
-    /// The number of members.
-    pub size: u32,
-}
-
-impl BatchMember {
-    /// The variable with the position among the members, from 0.
-    pub const INDEX_VARIABLE: &str = "LONGSHORE_INDEX";
-
-    /// The names of the variables that tell a member its position.
-    pub const VARIABLES: [&str; 3] = ["LONGSHORE_BATCH", Self::INDEX_VARIABLE, "LONGSHORE_BATCH_SIZE"];
-
-    /// The variables that tell a member its position.
-    #[must_use]
-    pub fn variables(&self) -> Vec<(String, String)> {
-        let Self { batch, index, size } = self;
-        let values = [batch.to_string(), index.to_string(), size.to_string()];
-        Self::VARIABLES.into_iter().map(str::to_owned).zip(values).collect()
-    }
+    /// Its unique key; none once another batch has replaced it.
+    pub unique_key: Option<Arc<str>>,
 }
 
 /// The reason of members that are cancelled because too many others failed.
@@ -106,12 +85,22 @@ pub struct Batches {
     live: BTreeMap<JobId, LiveBatch>,
     /// Batches that reached their limit of failures or were cancelled, and the first member that was not looked at since.
     to_cancel: BTreeMap<JobId, JobId>,
+    /// The batches that have unique keys.
+    holders: BTreeMap<Arc<str>, JobId>,
+}
+
+impl BatchOptions {
+    /// The value of its unique key.
+    #[must_use]
+    pub fn unique_key(&self) -> Option<Arc<str>> {
+        self.unique.as_ref().map(|unique| Arc::clone(&unique.key))
+    }
 }
 
 impl LiveBatch {
     /// A batch that was just accepted.
     #[must_use]
-    pub const fn new(batch: &NewBatch) -> Self {
+    pub fn new(batch: &NewBatch) -> Self {
         let NewBatch { first, count, .. } = *batch;
         let BatchOptions { max_failures, concurrency, .. } = batch.options;
         Self {
@@ -124,6 +113,7 @@ impl LiveBatch {
             max_failures,
             concurrency,
             cancelled_by: None,
+            unique_key: batch.options.unique_key(),
         }
     }
 
@@ -253,7 +243,9 @@ impl Batches {
             return None;
         }
         self.to_cancel.remove(&first);
-        self.live.remove(&first)
+        let ended = self.live.remove(&first);
+        self.free_key(ended.as_ref());
+        ended
     }
 
     /// Members of a stopped batch are still to be cancelled.

@@ -63,8 +63,10 @@ pub struct PendingBatch {
     pub joined: Vec<(Ticket, u128)>,
     /// Members that are still to be created.
     pub rest: new_jobs::Rest,
-    /// Its name and its limits.
+    /// Its name, its limits and its unique key, until its first slice.
     pub options: BatchOptions,
+    /// The unique key that it takes once it is complete. No other request gets that meanwhile.
+    pub unique_key: Option<Arc<str>>,
     /// Number of members.
     pub count: u32,
     /// Definitions of the members, retained so that a new jobs.yaml does not remove them.
@@ -182,6 +184,12 @@ impl PendingBatches {
     /// Puts a batch back that needs another slice.
     pub fn put_back(&mut self, in_progress: BatchInProgress) {
         self.in_progress = Some(in_progress);
+    }
+
+    /// A batch that is not complete will have this unique key.
+    #[must_use]
+    pub fn claims(&self, key: &str) -> bool {
+        self.batches().any(|batch| batch.unique_key.as_deref() == Some(key))
     }
 
     /// The job is a member of a batch that is not complete.
@@ -338,10 +346,12 @@ mod tests {
         let (key, joined, definitions) = (None, Vec::new(), BTreeSet::new());
         let options = BatchOptions::default();
         let demand = Demand { queued: 10, ..Demand::default() };
+        let (ticket, unique_key, count) = (Ticket(1), Some("main".into()), 10);
         let batch =
-            PendingBatch { ticket: Ticket(1), key, joined, rest, options, count: 10, definitions, demand };
+            PendingBatch { ticket, key, joined, rest, options, unique_key, count, definitions, demand };
         let on = |job| PredecessorId::Job(JobId(job));
         pending_batches.push(batch, [on(7)]);
+        assert!(pending_batches.claims("main") && !pending_batches.claims("other"));
         pending_batches.record_end(on(7), State::Failed);
         pending_batches.record_end(on(8), State::Failed);
         assert_eq!([7, 8].map(|job| pending_batches.end_of(on(job))), [Some(State::Failed), None]);

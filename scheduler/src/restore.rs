@@ -180,7 +180,9 @@ impl Scheduler {
     /// after [`Self::restore_schedules`], which adds its pause.
     pub fn restore_batch(&mut self, batch: LiveBatch) {
         Arc::make_mut(&mut self.pauses).set_end_of_batch(&batch);
+        let first = batch.first;
         self.batches.add(batch);
+        self.batches.take_key(first);
     }
 
     /// Adds a job that has not ended. Its definition and its worker must have been added before; returns

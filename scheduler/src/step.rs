@@ -158,6 +158,14 @@ pub enum Change {
         /// Wall-clock time of the request.
         at: Timestamp,
     },
+    /// Another batch has taken the unique key of a batch that has not ended. A [`Change::BatchCancelled`] of the same step follows, unless the
+    /// batch was cancelled before.
+    BatchReplaced {
+        /// The first member.
+        first: JobId,
+        /// The batch that has the key from now on.
+        by: JobId,
+    },
     /// The limits of a batch are these from now on.
     BatchChanged {
         /// The first member.

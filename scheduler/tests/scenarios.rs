@@ -228,8 +228,10 @@ fn happen(world: &mut World, words: &[&str]) {
         ["array", name, ..] => {
             let limit = |name| option(name).map(|text: &str| text.parse().unwrap());
             let (max_failures, concurrency) = (limit("max_failures"), limit("concurrency"));
-            let named = option("name").map(str::to_owned);
-            let options = BatchOptions { name: named, max_failures, concurrency, retry_of: None };
+            let (name_of_batch, retry_of) =
+                (option("name").map(str::to_owned), option("retry_of").map(job_id));
+            let unique = option("key").map(|key| unique_words::of_batch(key, option));
+            let options = BatchOptions { name: name_of_batch, max_failures, concurrency, retry_of, unique };
             world.submit_array(name, number("x", 1), options);
         }
         ["cancel", job] => world.cancel(job_id(job)),

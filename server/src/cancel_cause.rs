@@ -14,7 +14,7 @@ pub enum CancelCause {
     Predecessor,
     /// `max_failures` of its batch was reached. Earlier versions gave this reason to each cancelled job that a worker had; its notes tell more.
     MaxFailures,
-    /// Somebody cancelled it or its batch.
+    /// Somebody cancelled it or its batch, or another batch has replaced its batch. A retry of the batch is refused while that one has the key.
     Request,
 }
 
@@ -53,6 +53,7 @@ mod tests {
             ("batch max_failures reached", CancelCause::MaxFailures),
             ("cancelled", CancelCause::MaxFailures),
             ("cancelled by its batch, in which max_failures was reached", CancelCause::MaxFailures),
+            ("cancelled by batch 9, which replaces it", CancelCause::Request),
             ("cancelled by http 10.0.0.7 token ann", CancelCause::Request),
         ] {
             assert_eq!(CancelCause::of(reason), cause, "{reason}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use scheduler::batches::{BatchOptions, BatchUpdate, NewLimit};
+use scheduler::batches::{BatchOptions, BatchUnique, BatchUpdate, MayReplace, NewLimit};
 use scheduler::dependencies::{Dependency, Predecessor, PredecessorId, RequiredEnd};
 use scheduler::details::JobDetails;
 use scheduler::ids::Ticket;
@@ -11,6 +11,7 @@ use scheduler::input::{
     BackfillRequest, CancelBatchRequest, CancelRequest, CancelScope, ChangeBatchRequest, IdempotencyKey,
     Input, PauseRequest, ReleaseRequest, Submit,
 };
+use scheduler::limits::rules::OnDuplicate;
 use scheduler::new_jobs::{NewJob, StartTime};
 use scheduler::origin::Origin;
 use scheduler::pauses::PauseTarget;
@@ -160,6 +161,7 @@ impl World {
         let options = BatchOptions {
             max_failures: [None, Some(1), None, Some(2)][number as usize % 4],
             concurrency: [None, Some(1), Some(2)][number as usize % 3],
+            unique: unique(number),
             ..BatchOptions::default()
         };
         let disk = &self.server.disk;
@@ -235,4 +237,15 @@ fn narrowing(number: u32) -> Option<Arc<Narrowing>> {
         8 => Narrowing::asked(named(["w1", "w2"]), vec![in_a]),
         _ => None,
     }
+}
+
+/// The unique key of a batch: two of five have one of two keys. Most replace the batch that has the key.
+fn unique(number: u32) -> Option<BatchUnique> {
+    let key = ["a", "b"].get(number as usize % 5)?;
+    let on_duplicate = match number % 7 {
+        0 => OnDuplicate::Return,
+        1 => OnDuplicate::Reject,
+        _ => OnDuplicate::Replace,
+    };
+    Some(BatchUnique { key: (*key).into(), on_duplicate, may_replace: MayReplace::Any })
 }

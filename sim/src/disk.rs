@@ -240,6 +240,7 @@ impl Disk {
         for change in &group.changes {
             self.take(change, moved)?;
         }
+        self.batches.check_keys(self.forming.as_ref().map(|(numbers, _)| JobId(numbers.start)))?;
         self.schedules.end_commit();
         self.hooks.end_commit();
         Ok(())

@@ -11,6 +11,7 @@
 //! I16 no two jobs with the same unique key hold a worker; the store refuses a second live one. I20 a job starts only
 //! after all jobs that it comes after have ended as it requires; the store refuses what does not, and that it starts at all shows when all
 //! is quiet. I28 no job of a paused definition or batch gets an attempt; the store refuses it. A pause with an end ends then.
+//! I31 at most one batch that has not ended has a unique key, and one that was replaced is cancelled; the store refuses the rest.
 //!
 //! Two things make promises void, and only those that rest on them: a store that went back in time (`past`), and copies of a worker that
 //! nobody could tell from a restart (`copies`).

@@ -34,6 +34,9 @@ pub(crate) struct ListFlags {
     /// Only those with a member that has this label.
     #[arg(long, value_name = "KEY=VALUE")]
     label: Option<String>,
+    /// Only those with this unique key.
+    #[arg(long, value_name = "KEY")]
+    unique_key: Option<String>,
     /// How many; 1 to 500 [default: 50; with --quiet and as name 500].
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: Option<u16>,
@@ -51,8 +54,13 @@ pub(crate) async fn list(flags: ListFlags) -> anyhow::Result<()> {
         return Err(Failure::new(Exit::Usage, "--quiet prints numbers, which are no records").into());
     }
     let limit = flags.limit.unwrap_or(if format == Format::Name { 500 } else { 50 });
-    let filters =
-        [("name", flags.name), ("state", flags.state), ("submitted_by", flags.by), ("label", flags.label)];
+    let filters = [
+        ("name", flags.name),
+        ("state", flags.state),
+        ("submitted_by", flags.by),
+        ("label", flags.label),
+        ("unique_key", flags.unique_key),
+    ];
     let filters: Vec<_> = filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     let request = api.get(&["api", "batches"]).query(&[("limit", limit)]).query(&filters);
     let json = api.json(request).await?;

@@ -36,6 +36,7 @@ pub(super) async fn print_made(
 ) -> anyhow::Result<()> {
     let batch: view::Batch = parse(api, made)?;
     note_left_out(&batch);
+    note_key(&batch);
     if batch.count == 0 {
         // There is no batch to name.
         if output.format == Format::Name {
@@ -73,6 +74,17 @@ pub(super) fn note_left_out(batch: &view::Batch) {
     if batch.duplicates > 0 {
         let jobs = screen::counted(batch.duplicates, "job");
         screen::note(&format!("longshore: {jobs} not created: others have their unique keys"));
+    }
+}
+
+/// Notes that another batch had the unique key.
+pub(super) fn note_key(batch: &view::Batch) {
+    let id = batch.batch;
+    if batch.existing {
+        screen::note(&format!("longshore: batch {id} has the unique key; no second batch was created"));
+    }
+    if let Some(other) = batch.replaces {
+        screen::note(&format!("longshore: batch {other} is being cancelled, because batch {id} replaces it"));
     }
 }
 

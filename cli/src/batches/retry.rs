@@ -66,7 +66,7 @@ pub(super) async fn retry(api: &Api, flags: Flags) -> anyhow::Result<()> {
         screen::note(&text);
     }
     let left_out = others(&retried);
-    if retried.batch.as_ref().is_some_and(|new| new.count > 0) && !left_out.is_empty() {
+    if retried.batch.as_ref().is_some_and(|new| new.count > 0 && !new.existing) && !left_out.is_empty() {
         screen::note(&format!("longshore: not in the new batch{left_out}"));
     }
     match retried.batch.filter(|new| new.count > 0) {

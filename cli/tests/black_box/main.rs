@@ -79,6 +79,7 @@ mod stub;
 mod systemd;
 mod tls;
 mod top;
+mod unique_batches;
 mod upgrade_check;
 mod verb_arguments;
 mod verbs;

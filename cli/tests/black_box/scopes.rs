@@ -172,3 +172,28 @@ async fn a_limited_token_cancels_of_a_batch_what_it_may_act_on() {
     assert!(whole["cancelled_by"].as_str().unwrap().ends_with(" token some"), "{whole}");
     assert_eq!((&part["counts"]["queued"], part.get("cancelled_by")), (&1.into(), None), "{part}");
 }
+
+#[tokio::test]
+async fn a_limited_token_replaces_no_batch_that_it_may_not_cancel() {
+    let (cluster, _server, admin) = start().await;
+    let some = cluster.make_token(&admin, "some", &["--role", "submitter", "--definitions", "hello"]);
+    let push = |token: &str, name: &str| {
+        let flags = ["--count", "2", "--batch-unique-key", "main", "--on-duplicate", "replace"];
+        cluster.run_as(token, &[&["run", name][..], &flags].concat())
+    };
+    let (code, text) = push(&some, "hello");
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = push(&some, "hello");
+    assert!(code == 0 && text.contains("batch 1 is being cancelled, because batch 3 replaces it"), "{text}");
+    let (code, text) = push(&admin, "other");
+    assert!(code == 0 && text.contains("because batch 5 replaces it"), "{code}: {text}");
+    let (code, text) = push(&some, "hello");
+    assert!(code == 3 && text.contains("would cancel batch 5"), "{code}: {text}");
+    let (code, text) = cluster.run_as(&admin, &["batch", "5"]);
+    assert!(code == 0 && text.contains("waiting") && !text.contains("replaced by"), "{text}");
+    // Nothing was made, and the key is where it was. To be told of the batch is no cancel.
+    let (code, text) = cluster.run_as(&some, &["run", "hello", "--count", "2", "--batch-unique-key", "main"]);
+    assert!(code == 0 && text.contains("batch 5 has the unique key"), "{code}: {text}");
+    let (code, text) = cluster.run_as(&admin, &["batches", "--unique-key", "main", "-q"]);
+    assert_eq!((code, text.trim()), (0, "5\n3\n1"), "{text}");
+}

@@ -34,25 +34,33 @@ class Batches(Base):
     def submit_many(
         self, jobs: Iterable[Mapping[str, Any]], *, batch_name: Optional[str] = None,
         max_failures: Optional[int] = None, concurrency: Optional[int] = None, idempotency_key: Optional[str] = None,
+        batch_unique_key: Optional[str] = None, on_duplicate: Optional[str] = None,
     ) -> Batch:  # fmt: skip
         """Makes all of these jobs or none. Each has a `name`, and the fields that the API takes for a job.
 
         `after` of a job may name others of the list, by their `as` or `name`. The jobs are read one by one, and a generator is
-        never in memory as a whole. After `max_failures` the rest is cancelled; `concurrency` is how many run at once."""
-        return self._submit_lines(jobs, query(batch_name=batch_name, max_failures=max_failures, concurrency=concurrency), idempotency_key)
+        never in memory as a whole. After `max_failures` the rest is cancelled; `concurrency` is how many run at once.
+
+        At most one batch with a `batch_unique_key` has not ended. If another one has the key, `on_duplicate` says what happens: `"return"`,
+        the default, gives that one, with `existing`; `"reject"` raises `Conflict`; `"replace"` cancels that one and makes the new one."""
+        options = query(batch_name=batch_name, max_failures=max_failures, concurrency=concurrency)
+        options.update(query(batch_unique_key=batch_unique_key, on_duplicate=on_duplicate))
+        return self._submit_lines(jobs, options, idempotency_key)
 
     def submit_batch(
         self, name: str, *, count: Optional[int] = None, each: Optional[Iterable[Mapping[str, Any]]] = None,
         batch_name: Optional[str] = None, max_failures: Optional[int] = None, concurrency: Optional[int] = None,
-        idempotency_key: Optional[str] = None, **fields: Unpack[JobFields],
+        idempotency_key: Optional[str] = None, batch_unique_key: Optional[str] = None, on_duplicate: Optional[str] = None,
+        **fields: Unpack[JobFields],
     ) -> Batch:  # fmt: skip
         """Makes `count` jobs of a definition, or one for `each` of these parameters, laid over `params`.
 
         The other fields are those of `submit`, for each of the jobs. After `max_failures` the rest is cancelled; `concurrency` is
-        how many run at once."""
+        how many run at once. `batch_unique_key` and `on_duplicate` are those of `submit_many`."""
         if (count is None) == (each is None):
             raise ValueError("submit_batch takes either count, or each")
         batch = {"batch_name": batch_name, "max_failures": max_failures, "concurrency": concurrency}
+        batch.update({"batch_unique_key": batch_unique_key, "on_duplicate": on_duplicate})
         if each is not None:
             return self._submit_lines(each_of(name, each, fields), query(**batch), idempotency_key)
         body = to_json(job_fields({**fields, **batch, "count": count}))
@@ -64,10 +72,10 @@ class Batches(Base):
 
     def batches(
         self, *, name: Optional[str] = None, state: Filter = None, submitted_by: Optional[str] = None, label: Optional[str] = None,
-        page_size: int = 100,
+        unique_key: Optional[str] = None, page_size: int = 100,
     ) -> Iterator[BatchStatus]:  # fmt: skip
         """Batches, newest first, read page by page. `*` in the name stands for any text; `label` is `"key=value"`, of a member."""
-        choice = query(name=name, state=state, submitted_by=submitted_by, label=label, limit=page_size)
+        choice = query(name=name, state=state, submitted_by=submitted_by, label=label, unique_key=unique_key, limit=page_size)
         return self._pages("/api/batches", choice)
 
     def wait_batch(self, batch: int, timeout: Optional[float] = None) -> BatchStatus:

@@ -41,21 +41,21 @@ Job = TypedDict("Job", {
 # Many jobs of one request: the ids from `first` to `last`.
 Batch = TypedDict("Batch", {
     "batch": int, "count": int, "first": int, "last": int, "created_at": str, "replayed": bool, "duplicates": int, "duplicate_of": int,
-    "warning": "dict[str, str]",
+    "existing": bool, "replaces": int, "warning": "dict[str, str]",
 }, total=False)  # fmt: skip
 
 # A batch. `failures`, `outcomes` and `dependents` are only in the answer about one batch.
 BatchStatus = TypedDict("BatchStatus", {
     "id": int, "name": str, "definition": str, "definitions_differ": bool, "state": str, "created_at": str, "ended_at": str,
     "submitted_by": str, "count": int, "counts": "dict[str, int]", "progress": float, "eta": str, "max_failures": int, "max_failures_reached": bool,
-    "cancelled_by": str, "cancelled_at": str, "concurrency": int, "retry_of": int, "retried_as": int, "removed": int, "skipped": int,
+    "cancelled_by": str, "cancelled_at": str, "unique_key": str, "on_duplicate": str, "replaced_by": int, "concurrency": int, "retry_of": int, "retried_as": int, "removed": int, "skipped": int,
     "failures": "list[Job]", "outcomes": "dict[str, int]", "dependents": "list[Dependency]", "pause": "Pause",
 }, total=False)  # fmt: skip
 
 # The retry of a batch: the new one, and how many members were to be retried. Without `batch` none was made.
 RetriedBatch = TypedDict("RetriedBatch", {
     "batch": int, "count": int, "first": int, "last": int, "created_at": str, "replayed": bool, "duplicates": int, "duplicate_of": int,
-    "warning": "dict[str, str]", "retry_of": int, "dry_run": bool, "matched": int, "refused": int, "refusals": "list[dict[str, Any]]", "cancelled": int,
+    "existing": bool, "warning": "dict[str, str]", "retry_of": int, "dry_run": bool, "matched": int, "refused": int, "refusals": "list[dict[str, Any]]", "cancelled": int,
     "unended": int,
 }, total=False)  # fmt: skip
 

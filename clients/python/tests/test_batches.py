@@ -29,6 +29,21 @@ class Batches(ClusterCase):
         self.assertEqual([*self.client.batches(label="of=six")], [])
         self.assertGreaterEqual(len([*self.client.batches(page_size=1)]), 1)
 
+    def test_a_batch_with_a_unique_key_is_returned_kept_or_replaced(self) -> None:
+        key = f"ci/{self._testMethodName}"
+        held = self.client.submit_batch("quick", count=1, delay="1h", batch_unique_key=key)
+        again = self.client.submit_many([{"name": "quick"}, {"name": "quick"}], batch_unique_key=key)
+        self.assertEqual((again["batch"], again["count"], again["existing"]), (held["batch"], 1, True))
+        with self.assertRaises(Conflict) as refused:
+            self.client.submit_batch("quick", count=2, batch_unique_key=key, on_duplicate="reject")
+        self.assertEqual(refused.exception.code, "duplicate_batch")
+        newer = self.client.submit_many([{"name": "quick"}], batch_unique_key=key, on_duplicate="replace")
+        self.assertEqual(newer["replaces"], held["batch"])
+        ended = self.client.wait_batch(held["batch"], 60)
+        self.assertEqual((ended["state"], ended["replaced_by"], ended["unique_key"]), ("cancelled", newer["batch"], key))
+        self.assertEqual(self.client.wait_batch(newer["batch"], 60)["state"], "succeeded")
+        self.assertEqual([it["id"] for it in self.client.batches(unique_key=key)], [newer["batch"], held["batch"]])
+
     def test_a_job_for_each_of_an_iterable_of_parameters(self) -> None:
         each = ({"n": n} if n else {} for n in range(4))
         batch = self.client.submit_batch("square", each=each, params={"n": 10})

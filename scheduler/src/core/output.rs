@@ -26,8 +26,16 @@ impl Scheduler {
     }
 
     /// Answers at the end of this step, when the state of the first accepted job is known.
-    pub(crate) fn reply_accepted(&mut self, ticket: Ticket, first: JobId, count: u32, created_at: Timestamp) {
-        let accepted = Accepted { first, count, created_at, state: State::Queued, pending: None };
+    /// `replaces` is the batch that the new one replaces.
+    pub(crate) fn reply_accepted(
+        &mut self,
+        ticket: Ticket,
+        first: JobId,
+        count: u32,
+        created_at: Timestamp,
+        replaces: Option<JobId>,
+    ) {
+        let accepted = Accepted { first, count, created_at, state: State::Queued, pending: None, replaces };
         self.accepted.push((ticket, accepted));
     }
 

@@ -129,5 +129,5 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: BackfillRequest, target:
     if let Some(entry) = scheduler.schedules.entries.get_mut(&target.number) {
         entry.backfilled_in = Some(group);
     }
-    scheduler.reply_accepted(request.ticket, first, count, now.utc);
+    scheduler.reply_accepted(request.ticket, first, count, now.utc, None);
 }

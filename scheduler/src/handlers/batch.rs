@@ -50,13 +50,18 @@ pub(crate) fn cancel_batch(scheduler: &mut Scheduler, now: Now, request: CancelB
         scheduler.reply(ticket, Answer::Rejected(Rejection::NotLive));
         return;
     };
+    stop_batch(scheduler, now, first, by);
+    let left = scheduler.batches.get(first).map_or(0, |batch| batch.live);
+    scheduler.reply(ticket, Answer::BatchCancelRequested { live, ended: live.saturating_sub(left) });
+}
+
+/// Marks a batch as cancelled and cancels the first of its members, unless it was marked before.
+pub(crate) fn stop_batch(scheduler: &mut Scheduler, now: Now, first: JobId, by: Arc<str>) {
     if scheduler.batches.cancel(first, &by) {
         scheduler.change(Change::BatchCancelled { first, by, at: now.utc });
         let members = scheduler.batches.next_to_cancel_of(first, MEMBERS_PER_STEP);
         cancel_members(scheduler, now, members);
     }
-    let left = scheduler.batches.get(first).map_or(0, |batch| batch.live);
-    scheduler.reply(ticket, Answer::BatchCancelRequested { live, ended: live.saturating_sub(left) });
 }
 
 /// There is such a batch with members that have not ended, and all of them are made.

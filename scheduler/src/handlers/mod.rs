@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod attempt_end;
 pub(crate) mod backfill;
 pub(crate) mod batch;
+pub(crate) mod batch_unique;
 pub(crate) mod batch_update;
 pub(crate) mod cancel;
 pub(crate) mod connect;

@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 
 use protocol::{JobId, Now};
 
+use crate::batches::BatchOptions;
 use crate::core::Scheduler;
 use crate::handlers::submit::{InitialWait, add};
-use crate::handlers::{admission, batch as batches, dependency, expire, run_on};
+use crate::handlers::{admission, batch as batches, batch_unique, dependency, expire, run_on};
 use crate::ids::DefinitionNo;
 use crate::input::{KeyHolder, Submit};
 use crate::limits::gate;
@@ -36,6 +37,7 @@ pub(crate) fn queue_batch(
         joined: Vec::new(),
         count: u32::try_from(request.jobs.len()).unwrap_or(u32::MAX),
         rest: request.jobs.into_iter(),
+        unique_key: request.batch.as_ref().and_then(BatchOptions::unique_key),
         options: request.batch.unwrap_or_default(),
         definitions,
         demand,
@@ -120,7 +122,9 @@ fn complete(scheduler: &mut Scheduler, now: Now, made: BatchInProgress) {
         scheduler.definitions.drop_reference(number);
     }
     scheduler.change(Change::BatchCompleted { first });
-    scheduler.reply_accepted(pending.ticket, first, pending.count, created_at);
+    // Only now, so that a crash before leaves the batch that it replaces as it was.
+    let replaces = batch_unique::take_key(scheduler, now, first, pending.unique_key);
+    scheduler.reply_accepted(pending.ticket, first, pending.count, created_at, replaces);
     let Some((key, digest)) = pending.key else { return };
     let holder = KeyHolder { job: first, count: pending.count, digest };
     scheduler.keys.remember(scheduler.counters.group, key.clone(), holder);

@@ -5,9 +5,10 @@ use alloc::collections::BTreeSet;
 
 use protocol::{JobId, Now, Revision, Timestamp};
 
+use crate::batches::BatchOptions;
 use crate::core::Scheduler;
 use crate::explain::pending;
-use crate::handlers::{self, admission, batch, dependency, narrowing, run_on, unique};
+use crate::handlers::{self, admission, batch, batch_unique, dependency, narrowing, run_on, unique};
 use crate::ids::DefinitionNo;
 use crate::input::{KeyHolder, Submit};
 use crate::job::{Job, LiveState};
@@ -30,6 +31,9 @@ pub(crate) fn submit(scheduler: &mut Scheduler, now: Now, mut request: Submit) {
         // The last slice of that batch answers both requests.
         Ok(CheckedRequest::JoinsPending) => {}
         Ok(CheckedRequest::UniqueKeyTaken(job)) => scheduler.reply(ticket, Answer::Duplicate(job)),
+        Ok(CheckedRequest::BatchExists { first, count }) => {
+            scheduler.reply(ticket, Answer::ExistingBatch { first, count });
+        }
         Ok(CheckedRequest::New(definitions, demand))
             if is_large(request.jobs.iter(), scheduler.config.slice) =>
         {
@@ -47,6 +51,8 @@ enum CheckedRequest {
     JoinsPending,
     /// All of its jobs have unique keys that are taken; the first one by this job.
     UniqueKeyTaken(JobId),
+    /// This batch with this number of members has the unique key of the one that was asked for.
+    BatchExists { first: JobId, count: u32 },
     /// The request is new and may be accepted; its jobs have these definitions, and are counted by these limits.
     New(BTreeSet<DefinitionNo>, Demand),
 }
@@ -86,6 +92,9 @@ fn check(
         if found.insert(number) {
             check_definition(scheduler, number, request.require_worker)?;
         }
+    }
+    if let Some((first, count)) = batch_unique::check(scheduler, request.batch.as_ref())? {
+        return Ok(CheckedRequest::BatchExists { first, count });
     }
     let is_batch = request.batch.is_some();
     if let Some(job) = unique::leave_out_duplicates(scheduler, &mut request.jobs, &found, is_batch)? {
@@ -132,6 +141,7 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: Submit) {
     let count = u32::try_from(request.jobs.len()).unwrap_or(u32::MAX);
     let batch = request.batch.as_ref().map(|_| first);
     scheduler.out.changes.reserve(request.jobs.len() + 2);
+    let unique_key = request.batch.as_ref().and_then(BatchOptions::unique_key);
     if let Some(options) = request.batch {
         batch::begin(scheduler, now.utc, first, count, options);
     }
@@ -151,7 +161,9 @@ fn accept(scheduler: &mut Scheduler, now: Now, request: Submit) {
         scheduler.keys.remember(scheduler.counters.group, key.key.clone(), holder);
         scheduler.change(Change::IdempotencyKeyStored { key: key.key, holder, at: now.utc });
     }
-    scheduler.reply_accepted(request.ticket, first, count, now.utc);
+    // The members of the other batch are cancelled only now: a hook of one of them must not get a number among those of the new ones.
+    let replaces = batch_unique::take_key(scheduler, now, first, unique_key);
+    scheduler.reply_accepted(request.ticket, first, count, now.utc, replaces);
 }
 
 /// Creates one job that was admitted, with its timers, and makes room for it if its definition says so.

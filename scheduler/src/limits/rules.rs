@@ -132,8 +132,8 @@ pub struct UniqueRule {
     pub clear: Clear,
 }
 
-/// Answer to a job whose key is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Answer to a job, or a batch, whose key is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDuplicate {
     /// No job is made; the answer is the job that has the key.
@@ -149,6 +149,22 @@ impl OnDuplicate {
     /// All answers, with their names in jobs.yaml and the API.
     pub const ALL: [(&'static str, Self); 3] =
         [("return", Self::Return), ("replace", Self::Replace), ("reject", Self::Reject)];
+
+    /// Name in jobs.yaml and the API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Return => "return",
+            Self::Replace => "replace",
+            Self::Reject => "reject",
+        }
+    }
+
+    /// The answer with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, answer)| answer)
+    }
 }
 
 /// Ends that free the key of a job. A cancel always does. Its serde form is the list of its names.

@@ -19,6 +19,13 @@ pub enum Answer {
     Replayed(KeyHolder),
     /// No job was made, because this one has the unique key.
     Duplicate(JobId),
+    /// No batch was made, because this one has the unique key.
+    ExistingBatch {
+        /// Its first member.
+        first: JobId,
+        /// Number of its members.
+        count: u32,
+    },
     /// A cancel was accepted.
     CancelRequested {
         /// The state after the request: `Cancelled`, or the present one as long as a container of the job may run.
@@ -52,6 +59,8 @@ pub struct Accepted {
     pub state: State,
     /// Pending reason of the first job, if it waits.
     pub pending: Option<PendingReason>,
+    /// The batch that the new one replaces.
+    pub replaces: Option<JobId>,
 }
 
 /// Reason for a rejection.
@@ -97,6 +106,15 @@ pub enum Rejection {
         /// The job that has the key; absent if it is another one of the same request.
         job: Option<JobId>,
     },
+    /// A batch that has not ended has the unique key, and the request, or its being a retry, forbids to replace it.
+    DuplicateBatch {
+        /// The batch that has the key.
+        batch: JobId,
+    },
+    /// A large batch with the unique key is being made: try again when it is complete.
+    BatchKeyPending,
+    /// Another batch has got the unique key since the rights of the requester were looked up: look again.
+    HolderLookupTooOld,
     /// The request has too many jobs for a definition with unique keys.
     TooManyUnique {
         /// Jobs of one request.

@@ -66,7 +66,14 @@ impl Model {
         for (ticket, first, count) in std::mem::take(&mut self.accepted) {
             let job = self.job(first).expect("it was just made");
             let (state, pending) = (job.state(), self.pending(job));
-            let accepted = Accepted { first: JobId(first), count, created_at: self.now.utc, state, pending };
+            let accepted = Accepted {
+                first: JobId(first),
+                count,
+                created_at: self.now.utc,
+                state,
+                pending,
+                replaces: None,
+            };
             self.say(format!("reply {}: {:?}", ticket.0, Answer::Accepted(accepted)));
         }
     }

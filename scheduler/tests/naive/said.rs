@@ -74,6 +74,7 @@ pub(super) fn change(change: &Change) -> Option<String> {
         // They follow from the ends of the members, which the ledger counts.
         Change::BatchAdded(_)
         | Change::BatchCancelled { .. }
+        | Change::BatchReplaced { .. }
         | Change::BatchChanged { .. }
         | Change::BatchEnded { .. } => return None,
     })

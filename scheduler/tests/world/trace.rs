@@ -81,9 +81,11 @@ fn change_line(start: Timestamp, change: &Change) -> String {
             let max = it.options.max_failures.map(|max| format!(" max_failures={max}")).unwrap_or_default();
             let limit =
                 it.options.concurrency.map(|limit| format!(" concurrency={limit}")).unwrap_or_default();
-            format!("change batch j{} x{}{max}{limit}", it.first, it.count)
+            let key = it.options.unique.as_ref().map(|it| format!(" key={}", it.key)).unwrap_or_default();
+            format!("change batch j{} x{}{max}{limit}{key}", it.first, it.count)
         }
         Change::BatchCancelled { first, by, .. } => format!("change batch j{first} cancelled by {by}"),
+        Change::BatchReplaced { first, by } => format!("change batch j{first} replaced by batch j{by}"),
         Change::BatchChanged { first, limits } => {
             let text = |limit: Option<u32>| limit.map_or("none".into(), |limit| limit.to_string());
             let (failures, at_once) = (text(limits.max_failures), text(limits.concurrency));
@@ -309,10 +311,13 @@ fn answer_words(answer: &Answer) -> String {
     match answer {
         Answer::Accepted(it) => {
             let pending = it.pending.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
-            format!("accepted j{} x{} {}{pending}", it.first, it.count, it.state.name())
+            let replaces =
+                it.replaces.map(|batch| format!(" in place of batch j{batch}")).unwrap_or_default();
+            format!("accepted j{} x{} {}{pending}{replaces}", it.first, it.count, it.state.name())
         }
         Answer::Replayed(holder) => format!("replayed j{} x{}", holder.job, holder.count),
         Answer::Duplicate(job) => format!("duplicate of j{job}"),
+        Answer::ExistingBatch { first, count } => format!("batch j{first} x{count} exists"),
         Answer::CancelRequested { state } => format!("cancelling {}", state.name()),
         Answer::BatchCancelRequested { live, ended } => format!("cancelling {live}, {ended} ended"),
         Answer::Done => "done".into(),

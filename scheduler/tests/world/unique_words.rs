@@ -2,6 +2,7 @@
 
 use crate::world::World;
 use crate::world::protocol::JobId;
+use crate::world::scheduler::batches::{BatchUnique, MayReplace};
 use crate::world::scheduler::limits::rules::{Clear, KeySource, OnDuplicate, UniqueRule};
 use crate::world::scheduler::new_jobs::{NewJob, StartTime};
 
@@ -9,9 +10,8 @@ use crate::world::scheduler::new_jobs::{NewJob, StartTime};
 pub(crate) fn unique(words: &[&str]) -> Option<UniqueRule> {
     let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let key = option("unique")?;
-    let on_duplicate = option("duplicate").map_or(OnDuplicate::Return, |name| {
-        OnDuplicate::ALL.into_iter().find(|(known, _)| *known == name).unwrap().1
-    });
+    let on_duplicate =
+        option("duplicate").map_or(OnDuplicate::Return, |name| OnDuplicate::named(name).unwrap());
     let clear = match option("clear") {
         Some("success") => Clear::Success,
         Some("failed") => Clear::Failed,
@@ -19,6 +19,18 @@ pub(crate) fn unique(words: &[&str]) -> Option<UniqueRule> {
     };
     let key = (key != "overrides").then(|| KeySource::Label(key.into()));
     Some(UniqueRule { key, on_duplicate, clear })
+}
+
+/// `key=main duplicate=replace may_replace=j1`; every batch may be replaced without the last word, and none with `may_replace=none`.
+pub(crate) fn of_batch<'w>(key: &str, option: impl Fn(&str) -> Option<&'w str>) -> BatchUnique {
+    let on_duplicate =
+        option("duplicate").map_or(OnDuplicate::Return, |name| OnDuplicate::named(name).unwrap());
+    let may_replace = match option("may_replace") {
+        None => MayReplace::Any,
+        Some("none") => MayReplace::None,
+        Some(job) => MayReplace::Only(JobId(job.trim_start_matches('j').parse().unwrap())),
+    };
+    BatchUnique { key: key.into(), on_duplicate, may_replace }
 }
 
 /// `priority=3 in=10s delay=10s label=tenant:acme param=size:large unique_key=a retry_of=j1 by=ann after=j2:failed,j3+succeeded on=w1,2 where=zone:a`

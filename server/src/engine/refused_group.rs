@@ -65,6 +65,7 @@ fn describe_change(change: &Change) -> String {
         Change::Noted { job, at, note } => format!("job {job} noted at {}: {}", at.0, describe_note(note)),
         Change::BatchAdded(it) => format!("batch {} of {} jobs", it.first, it.count),
         Change::BatchCancelled { first, at, .. } => format!("batch {first} cancelled at {}", at.0),
+        Change::BatchReplaced { first, by } => format!("batch {first} replaced by batch {by}"),
         Change::BatchChanged { first, limits } => format!("batch {first} changed: {limits:?}"),
         Change::BatchEnded { first, at, .. } => format!("batch {first} ended at {}", at.0),
         Change::PendingBatch { first, last } => format!("pending batch of jobs {first} to {last}"),

@@ -235,6 +235,7 @@ impl FeedState {
                 | Change::NumbersSkipped { .. }
                 | Change::BatchAdded(_)
                 | Change::BatchCancelled { .. }
+                | Change::BatchReplaced { .. }
                 | Change::BatchChanged { .. } => {}
                 change => self.job_change(change, group.at, &mut sink),
             }

@@ -46,11 +46,12 @@ impl BatchFacts {
 
     /// The facts beside the line of text, of a message about the batch.
     pub(super) fn details(&self) -> Vec<String> {
-        let BatchRow { retry_of, definitions_differ, max_failures, .. } = &self.row;
+        let BatchRow { retry_of, definitions_differ, max_failures, replaced_by, .. } = &self.row;
         let is_reached = self.row.has_reached_max_failures();
         let max_failures = max_failures.filter(|_| is_reached);
         let facts = [
             max_failures.map(|max| format!("max_failures {max} was reached")),
+            replaced_by.map(|by| format!("replaced by batch {by}")),
             retry_of.map(|of| format!("a retry of batch {of}")),
             definitions_differ.then(|| "with jobs of other definitions".to_owned()),
         ];
@@ -130,6 +131,9 @@ pub(super) mod tests {
             created_at: Timestamp(1_000),
             count: 1_000,
             cancelled_by: None,
+            unique_key: None,
+            on_duplicate: None,
+            replaced_by: None,
             cancelled_at: None,
             max_failures: None,
             concurrency: None,
@@ -180,6 +184,7 @@ pub(super) mod tests {
             counts,
             max_failures: Some(3),
             retry_of: Some(JobId(3)),
+            replaced_by: Some(JobId(17)),
             ..batch()
         };
         let facts = BatchFacts { row: other, index: None };
@@ -188,7 +193,7 @@ pub(super) mod tests {
         assert_eq!(message.text(), format!("report: batch 10 (7 jobs) failed: {ends}"));
         let chat: Value = serde_json::from_str(&message.chat_body(ChatFormat::Slack)).expect("JSON");
         let text = chat["text"].as_str().expect("a text");
-        let details = "max_failures 3 was reached, a retry of batch 3, owner finance";
+        let details = "max_failures 3 was reached, replaced by batch 17, a retry of batch 3, owner finance";
         assert!(text.ends_with(&format!("\n{details}\n<https://jobs.example/batches/10>")), "{text}");
     }
 

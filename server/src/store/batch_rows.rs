@@ -3,6 +3,7 @@
 use protocol::report::Outcome;
 use protocol::{JobId, Timestamp};
 use scheduler::job::State;
+use scheduler::limits::rules::OnDuplicate;
 
 use super::JobRow;
 
@@ -35,6 +36,12 @@ pub struct BatchRow {
     pub cancelled_by: Option<String>,
     /// When that was.
     pub cancelled_at: Option<Timestamp>,
+    /// Its unique key. It has that until it ends, unless [`Self::replaced_by`] has taken it.
+    pub unique_key: Option<String>,
+    /// The answer to a request whose key is taken, as the request for this batch chose it; present with the key.
+    pub on_duplicate: Option<OnDuplicate>,
+    /// The batch that took its unique key before it ended.
+    pub replaced_by: Option<JobId>,
     /// When the last member ended.
     pub ended_at: Option<Timestamp>,
     /// Its state, which follows from those of the members.
@@ -144,6 +151,8 @@ pub struct BatchFilter {
     pub states: Vec<BatchState>,
     /// Made by the holder of this token, or by this user. A batch has the requester of any of its members, which is the same for all.
     pub submitted_by: Option<String>,
+    /// With this unique key.
+    pub unique_key: Option<String>,
     /// With a member that has this label.
     pub label: Option<(String, String)>,
     /// With a number below this one (the cursor).

@@ -59,6 +59,8 @@ pub(super) struct Folded<'g> {
     pub(super) new_batches: Vec<&'g NewBatch>,
     /// Batches that somebody cancels here: the first member, the requester, and when it was.
     pub(super) cancelled_batches: Vec<(JobId, &'g str, Timestamp)>,
+    /// Batches whose unique keys others take here: the first member, and the batch that has the key from here on.
+    pub(super) replaced_batches: Vec<(JobId, JobId)>,
     /// Batches whose limits change here, with all of their limits.
     pub(super) changed_batches: Vec<(JobId, BatchLimits)>,
     /// Batches that end here: the first member, and when the last one ended.
@@ -178,6 +180,7 @@ pub(super) fn fold(changes: &[Change]) -> Result<Folded<'_>, String> {
                 folded.gaps.push(SkippedNumbers { after: *after, until: *job, fence: *fence, at: *at });
             }
             Change::BatchAdded(batch) => folded.new_batches.push(batch),
+            Change::BatchReplaced { first, by } => folded.replaced_batches.push((*first, *by)),
             Change::BatchCancelled { first, by, at } => folded.cancelled_batches.push((*first, by, *at)),
             Change::BatchChanged { first, limits } => folded.changed_batches.push((*first, *limits)),
             Change::BatchEnded { first, at, .. } => folded.ended_batches.push((*first, *at)),
@@ -285,6 +288,7 @@ impl<'g> JobWrite<'g> {
             | Change::NumbersSkipped { .. }
             | Change::BatchAdded(_)
             | Change::BatchCancelled { .. }
+            | Change::BatchReplaced { .. }
             | Change::BatchChanged { .. }
             | Change::BatchEnded { .. }
             | Change::PendingBatch { .. }

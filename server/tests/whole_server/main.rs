@@ -7,3 +7,4 @@ mod queue_full;
 mod retention;
 mod support;
 mod unique;
+mod unique_batches;

@@ -1,6 +1,6 @@
 //! Batches as they are stored. What they count is counted anew from the rows of their members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use protocol::JobId;
@@ -16,6 +16,10 @@ use super::Row;
 pub(super) struct Batches {
     /// Those that have not ended.
     live: BTreeMap<JobId, NewBatch>,
+    /// The unique keys of all batches that have or had one.
+    keys: BTreeMap<JobId, Arc<str>>,
+    /// Those that lost their unique keys to others.
+    replaced: BTreeSet<JobId>,
     /// Those that were cancelled as a whole, with the requester.
     cancelled: BTreeMap<JobId, Arc<str>>,
     /// The states of those that have ended.
@@ -32,7 +36,19 @@ impl Batches {
     pub(super) fn take(&mut self, change: &Change, rows: &Rows) -> Result<(), String> {
         match change {
             Change::BatchAdded(batch) => {
+                if let Some(key) = batch.options.unique_key() {
+                    self.keys.insert(batch.first, key);
+                }
                 self.live.insert(batch.first, batch.clone());
+            }
+            Change::BatchReplaced { first, by } => {
+                let is_first = self.replaced.insert(*first);
+                let key = self.keys.get(first);
+                if !is_first || key.is_none() || key != self.keys.get(by) || !self.live.contains_key(first) {
+                    return Err(format!(
+                        "I31 the batch of job {first} is replaced by that of job {by}: it has ended, was before, or has another key"
+                    ));
+                }
             }
             Change::BatchCancelled { first, by, .. } => {
                 let is_first = self.cancelled.insert(*first, by.clone()).is_none();
@@ -95,6 +111,27 @@ impl Batches {
     /// Forgets a batch that was never finished.
     pub(super) fn forget(&mut self, first: JobId) {
         self.live.remove(&first);
+        self.keys.remove(&first);
+    }
+
+    /// Of the batches that have not ended, at most one has a key, and those that were replaced are cancelled. `forming` is the batch that is
+    /// being made, and has none yet.
+    ///
+    /// # Errors
+    /// It is otherwise after a commit.
+    pub(super) fn check_keys(&self, forming: Option<JobId>) -> Result<(), String> {
+        let mut holders = BTreeMap::new();
+        for first in self.live.keys().filter(|first| Some(**first) != forming) {
+            let Some(key) = self.keys.get(first) else { continue };
+            if self.replaced.contains(first) {
+                if !self.cancelled.contains_key(first) {
+                    return Err(format!("I31 the batch of job {first} was replaced, and is not cancelled"));
+                }
+            } else if let Some(other) = holders.insert(key, first) {
+                return Err(format!("I31 the batches of jobs {other} and {first} have the unique key {key}"));
+            }
+        }
+        Ok(())
     }
 
     /// The batch has not ended.
@@ -123,7 +160,9 @@ impl Batches {
     pub(super) fn live(&self, rows: &Rows) -> impl Iterator<Item = LiveBatch> {
         self.live.values().map(|batch| {
             let cancelled_by = self.cancelled.get(&batch.first).cloned();
-            LiveBatch { cancelled_by, ..count(batch, rows) }
+            let counted = count(batch, rows);
+            let unique_key = counted.unique_key.clone().filter(|_| !self.replaced.contains(&batch.first));
+            LiveBatch { cancelled_by, unique_key, ..counted }
         })
     }
 

@@ -19,9 +19,10 @@ impl Disk {
                 self.batches.limit_members(*first, &mut self.rows);
                 Ok(())
             }
-            Change::BatchAdded(_) | Change::BatchCancelled { .. } | Change::BatchEnded { .. } => {
-                self.batches.take(change, &self.rows)
-            }
+            Change::BatchAdded(_)
+            | Change::BatchReplaced { .. }
+            | Change::BatchCancelled { .. }
+            | Change::BatchEnded { .. } => self.batches.take(change, &self.rows),
             Change::IdempotencyKeyStored { key, holder, .. } => {
                 match self.keys.insert(key.clone(), *holder) {
                     None => Ok(()),

@@ -80,6 +80,7 @@ pub(crate) fn change(change: &Change) -> String {
             format!("jobs from {} on are a batch of {}{}", it.first, it.count, max.unwrap_or_default())
         }
         Change::BatchCancelled { first, .. } => format!("the batch of job {first} is cancelled"),
+        Change::BatchReplaced { first, by } => format!("the batch of job {by} replaces that of job {first}"),
         Change::BatchChanged { first, limits } => format!("the batch of job {first} has {limits:?}"),
         Change::BatchEnded { first, failed, state, .. } => {
             format!("the batch of job {first} ended {}, {failed} failed", state.name())
@@ -144,6 +145,9 @@ pub(crate) fn answer(answer: &Answer) -> String {
     match answer {
         Answer::Accepted(it) => format!("accepted job {} and {} in all", it.first, it.count),
         Answer::Duplicate(job) => format!("no new job: job {job} has the unique key"),
+        Answer::ExistingBatch { first, .. } => {
+            format!("no new batch: that of job {first} has the unique key")
+        }
         Answer::Replayed(it) => format!("accepted before: job {} and {} in all", it.job, it.count),
         other => format!("{other:?}"),
     }

@@ -103,7 +103,7 @@ pub(crate) async fn pause_batch(
     if batch.ended_at.is_some() {
         return Err(batches::has_ended(batch.first, batch.state.name()));
     }
-    bulk::check_scope_of_members(state, batch.first, &parts).await?;
+    bulk::check_scope_of_members(state, batch.first).await?;
     let found = command(state, &target, order, batch.definition.as_deref(), AnswerForm::of(&parts.headers));
     found.await
 }

@@ -82,6 +82,7 @@ codes! {
     AlreadyFinished "already_finished" 409 "the job has ended";
     TokenNameTaken "token_name_taken" 409 "there is a token of this name";
     DefinitionDisabled "definition_disabled" 409 "the definition is not enabled";
+    DuplicateBatch "duplicate_batch" 409 "a batch that has not ended has the unique key";
     DuplicateJob "duplicate_job" 409 "another job has the unique key";
     FileChanged "file_changed" 409 "somebody has edited the jobs file of the server";
     FileNotWritable "file_not_writable" 409 "the server cannot replace its jobs file";

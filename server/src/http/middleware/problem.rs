@@ -27,6 +27,7 @@ struct Parts {
     near: Vec<String>,
     state: Option<&'static str>,
     job: Option<u64>,
+    batch: Option<u64>,
     last_event_id: Option<String>,
     errors: Vec<shapes::Fault>,
     headers: HeaderMap,
@@ -49,6 +50,7 @@ impl Problem {
             near: Vec::new(),
             state: None,
             job: None,
+            batch: None,
             last_event_id: None,
             errors: Vec::new(),
             headers: HeaderMap::new(),
@@ -180,6 +182,13 @@ impl Problem {
         self
     }
 
+    /// Adds the number of the batch that causes a conflict.
+    #[must_use]
+    pub fn batch(mut self, batch: u64) -> Self {
+        self.0.batch = Some(batch);
+        self
+    }
+
     /// Adds the id of the event after which a client can go on.
     #[must_use]
     pub fn last_event_id(mut self, id: String) -> Self {
@@ -264,6 +273,7 @@ impl Problem {
             near: parts.near,
             state: parts.state.map(Into::into),
             job: parts.job,
+            batch: parts.batch,
             last_event_id: parts.last_event_id,
             errors: parts.errors,
             request_id: request_id.to_owned(),

@@ -25,7 +25,18 @@ impl From<Rejection> for Problem {
             Rejection::KeyReadingTooOld
             | Rejection::PredecessorEnded(_)
             | Rejection::LedgerReadingTooOld
+            | Rejection::HolderLookupTooOld
             | Rejection::TooManyPendingBatches => Self::from(Busy),
+            Rejection::BatchKeyPending => {
+                Self::new(Code::Busy, "a large batch with this unique key is being made")
+                    .hint("try again in a second; an Idempotency-Key makes that safe")
+                    .retry_after(1)
+            }
+            Rejection::DuplicateBatch { batch } => {
+                Self::new(Code::DuplicateBatch, format!("batch {batch} has the unique key of this one"))
+                    .batch(batch.0)
+                    .hint("wait until it has ended, or cancel it")
+            }
             Rejection::QueueFull { jobs_max, asked } if asked > jobs_max => Self::new(
                 Code::QueueFull,
                 format!("these are {asked} jobs, of which {jobs_max} at once may not have ended"),

@@ -26,7 +26,7 @@ pub(crate) fn departed_text<'s>(
 
 fn text_of(id: WorkerId, known: &[KnownWorker<'_>]) -> Option<String> {
     let Some(worker) = known.iter().find(|worker| worker.id == id) else {
-        return Some(format!("worker {id} has left and was forgotten: no worker comes back under this id"));
+        return Some(format!("no worker has the id {id}: it was forgotten, or never joined"));
     };
     if worker.is_connected {
         return None;
@@ -68,7 +68,7 @@ mod tests {
         );
         assert_eq!(
             text(6, &both).as_deref(),
-            Some("worker 6 has left and was forgotten: no worker comes back under this id")
+            Some("no worker has the id 6: it was forgotten, or never joined")
         );
     }
 

@@ -13,7 +13,7 @@ use crate::store::{BatchCounts, BatchFilter, BatchRow, BatchState, JobFilter, Re
 
 pub(super) fn new_batch(first: u64, count: u32, name: Option<&str>) -> Change {
     let (name, max_failures, concurrency) = (name.map(str::to_owned), Some(3), Some(7));
-    let options = BatchOptions { name, max_failures, concurrency, retry_of: None };
+    let options = BatchOptions { name, max_failures, concurrency, ..BatchOptions::default() };
     Change::BatchAdded(NewBatch { first: JobId(first), count, options, created_at: Timestamp(1_000) })
 }
 
@@ -145,6 +145,7 @@ pub(in crate::store) fn a_batch_counts_its_members_whatever_becomes_of_them(back
                     max_failures,
                     concurrency,
                     cancelled_by: None,
+                    unique_key: None,
                 };
                 assert_eq!(loaded.batches, [expected]);
             }

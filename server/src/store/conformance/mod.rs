@@ -19,6 +19,7 @@ mod removal;
 mod run_on;
 mod schedules;
 mod unique;
+mod unique_batches;
 mod usage;
 
 pub(super) use batches::*;
@@ -39,6 +40,7 @@ pub(super) use removal::*;
 pub(super) use run_on::*;
 pub(super) use schedules::*;
 pub(super) use unique::*;
+pub(super) use unique_batches::*;
 pub(super) use usage::*;
 
 use super::{Archive, Store};
@@ -78,6 +80,7 @@ macro_rules! conforms {
             failures_of_a_batch_are_counted_by_their_last_outcome,
             a_batch_ends_with_its_last_member_only,
             a_cancelled_batch_is_known_after_a_start,
+            a_batch_has_its_unique_key_until_it_ends_or_is_replaced,
             changed_limits_of_a_batch_are_known_after_a_start,
             the_first_waiting_members_of_a_batch_are_found,
             a_batch_is_kept_as_long_as_its_last_member,

@@ -80,6 +80,7 @@ pub(in crate::store) fn expectation(change: &Change) -> Option<(JobId, Expected)
         | Change::NumbersSkipped { .. }
         | Change::BatchAdded(_)
         | Change::BatchCancelled { .. }
+        | Change::BatchReplaced { .. }
         | Change::BatchChanged { .. }
         | Change::BatchEnded { .. }
         | Change::PendingBatch { .. }

@@ -5,6 +5,7 @@ use protocol::{JobId, Timestamp};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use scheduler::batches::{BatchLimits, LiveBatch, NewBatch};
+use scheduler::limits::rules::OnDuplicate;
 
 use super::{codes, positions, rows};
 use crate::store::{BatchCounts, BatchFailures, BatchFilter, BatchRow, BatchState};
@@ -13,8 +14,8 @@ use crate::store::{BatchCounts, BatchFailures, BatchFilter, BatchRow, BatchState
 pub(super) fn add(connection: &Connection, batch: &NewBatch) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO batches (id, name, created_at, count, max_failures, concurrency, retry_of)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO batches (id, name, created_at, count, max_failures, concurrency, retry_of, unique_key, on_duplicate)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .execute(params![
             batch.first.0.cast_signed(),
@@ -23,7 +24,9 @@ pub(super) fn add(connection: &Connection, batch: &NewBatch) -> rusqlite::Result
             batch.count,
             batch.options.max_failures,
             batch.options.concurrency,
-            batch.options.retry_of.map(|of| of.0.cast_signed())
+            batch.options.retry_of.map(|of| of.0.cast_signed()),
+            batch.options.unique.as_ref().map(|unique| &*unique.key),
+            batch.options.unique.as_ref().map(|unique| unique.on_duplicate.name()),
         ])?;
     Ok(())
 }
@@ -41,6 +44,24 @@ pub(super) fn cancel(
         )?
         .execute((first.0.cast_signed(), by, at.0))?;
     Ok(changed == 1)
+}
+
+/// Writes that another batch has taken the unique key of one. Returns false if there is no such batch, or it has ended.
+pub(super) fn replace(connection: &Connection, first: JobId, by: JobId) -> rusqlite::Result<bool> {
+    let changed = connection
+        .prepare_cached("UPDATE batches SET replaced_by = ?2 WHERE id = ?1 AND ended_at IS NULL")?
+        .execute((first.0.cast_signed(), by.0.cast_signed()))?;
+    Ok(changed == 1)
+}
+
+/// The batch that has a unique key: it has not ended, no other one has replaced it, and its members are made.
+pub(super) fn holder_of_key(connection: &Connection, key: &str) -> rusqlite::Result<Option<JobId>> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT id FROM batches WHERE {VISIBLE} AND unique_key = ?1 AND ended_at IS NULL AND replaced_by IS NULL"
+        ))?
+        .query_row([key], |row| Ok(id(row.get(0)?)))
+        .optional()
 }
 
 /// Writes the limits of a batch. Returns false if there is no such batch, or it has ended.
@@ -64,7 +85,8 @@ pub(super) fn end(connection: &Connection, first: JobId, at: Timestamp) -> rusql
 /// The batches with members that have not ended.
 pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveBatch>> {
     let mut statement = connection.prepare(
-        "SELECT id, count, live, failed + expired + lost, max_failures, concurrency, cancelled, skipped, cancelled_by
+        "SELECT id, count, live, failed + expired + lost, max_failures, concurrency, cancelled, skipped, cancelled_by,
+             CASE WHEN replaced_by IS NULL THEN unique_key END
          FROM batches WHERE ended_at IS NULL",
     )?;
     let found = statement.query_map([], |row| {
@@ -78,6 +100,7 @@ pub(super) fn live(connection: &Connection) -> rusqlite::Result<Vec<LiveBatch>> 
             cancelled: row.get(6)?,
             skipped: row.get(7)?,
             cancelled_by: row.get::<_, Option<String>>(8)?.map(Into::into),
+            unique_key: row.get::<_, Option<String>>(9)?.map(Into::into),
         })
     })?;
     found.collect()
@@ -127,6 +150,9 @@ pub(super) fn batches(connection: &Connection, filter: &BatchFilter) -> rusqlite
         }
         Some(name) => sql += &format!(" AND name = ?{}", bind(name.to_owned().into())),
         None => {}
+    }
+    if let Some(key) = &filter.unique_key {
+        sql += &format!(" AND unique_key = ?{}", bind(key.clone().into()));
     }
     if let Some(name) = &filter.submitted_by {
         sql += &format!(
@@ -235,7 +261,7 @@ const COLUMNS: &str = "id, name, created_at, count, max_failures, ended_at, stat
          (SELECT definition FROM ended WHERE ended.id BETWEEN batches.id AND batches.id + count - 1 \
              ORDER BY ended.id DESC LIMIT 1), \
          (SELECT definition FROM jobs WHERE jobs.id BETWEEN batches.id AND batches.id + count - 1 \
-             ORDER BY jobs.id DESC LIMIT 1))), cancelled_by, cancelled_at";
+             ORDER BY jobs.id DESC LIMIT 1))), cancelled_by, cancelled_at, unique_key, on_duplicate, replaced_by";
 
 /// The number of the requester of some member.
 const SUBMITTER: &str = "coalesce( \
@@ -264,6 +290,9 @@ fn row(row: &Row<'_>) -> rusqlite::Result<BatchRow> {
         submitted_by: row.get(22)?,
         cancelled_by: row.get(25)?,
         cancelled_at: row.get::<_, Option<i64>>(26)?.map(Timestamp),
+        unique_key: row.get(27)?,
+        on_duplicate: row.get::<_, Option<String>>(28)?.and_then(|name| OnDuplicate::named(&name)),
+        replaced_by: row.get::<_, Option<i64>>(29)?.map(id),
         counts: BatchCounts {
             scheduled: row.get(8)?,
             queued: row.get(9)?,

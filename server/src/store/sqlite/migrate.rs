@@ -67,6 +67,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("told_positions", include_str!("migrations/0050_told_positions.sql")),
     ("attention", include_str!("migrations/0051_attention.sql")),
     ("carried_slots", include_str!("migrations/0052_carried_slots.sql")),
+    ("unique_batches", include_str!("migrations/0053_unique_batches.sql")),
 ];
 
 /// Brings the file behind this connection to the version of this build.

@@ -51,6 +51,10 @@ impl Archive for StandInEngine {
         Ok(self.read()?.batch(first))
     }
 
+    fn batch_with_key(&self, _: &str) -> Result<Option<JobId>, ReadError> {
+        Ok(None)
+    }
+
     fn batches(&self, _: &BatchFilter) -> Result<Vec<BatchRow>, ReadError> {
         Ok(Vec::new())
     }
@@ -349,6 +353,7 @@ fn submit(
         created_at: Timestamp(1_000),
         state: State::Queued,
         pending: world.pending.or(Some(PendingReason::Soon)),
+        replaces: None,
     })
 }
 

@@ -7,6 +7,7 @@ use scheduler::batches::BatchOptions;
 use scheduler::new_jobs::NewJobs;
 use serde_json::Value;
 
+use super::right_to_replace;
 use super::submit_many::{Asked, answer, replayed};
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
@@ -62,6 +63,12 @@ pub(crate) async fn submit(
         Ok(jobs) => jobs,
         Err(refusal) => {
             return find_repeated(state, key, refusal).await.map(|holder| replayed(state, holder));
+        }
+    };
+    let options = match right_to_replace::look_up(state, options).await {
+        Ok(options) => options,
+        Err(refusal) => {
+            return find_accepted(state, key, refusal).await.map(|holder| replayed(state, holder));
         }
     };
     let asked = Asked::new(jobs.len(), jobs.distinct());
@@ -127,6 +134,7 @@ fn needs_jobs(options: &BatchOptions) -> Problem {
     let field = match options {
         BatchOptions { name: Some(_), .. } => "batch_name",
         BatchOptions { max_failures: Some(_), .. } => "max_failures",
+        BatchOptions { unique: Some(_), .. } => "batch_unique_key",
         _ => "concurrency",
     };
     Problem::new(Code::InvalidBatch, format!("{field} is for several jobs, and this request makes one"))

@@ -32,7 +32,7 @@ pub(crate) async fn change(
     if batch.ended_at.is_some() {
         return Err(has_ended(first, batch.state.name()));
     }
-    bulk::check_scope_of_members(&state, first, &parts).await?;
+    bulk::check_scope_of_members(&state, first).await?;
     match state.services.engine.change_batch(first, update).await? {
         Answer::Done => full(&state, first).await.map(Json),
         Answer::Rejected(Rejection::NotLive) => Err(has_ended(first, "ended")),

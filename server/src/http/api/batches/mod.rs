@@ -5,12 +5,13 @@ pub(crate) mod array;
 mod change;
 mod explain;
 mod retry;
+mod right_to_replace;
 pub(crate) mod submit_many;
 
 pub(crate) use crate::http::request::batch::find;
 pub(crate) use change::{change, has_ended};
 pub(crate) use explain::explain;
-pub(crate) use retry::{last_batch_retry, turn};
+pub(crate) use retry::{last_batch_retry, turn, unique_of};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +51,7 @@ pub(crate) async fn list(State(state): State<Arc<AppState>>, uri: Uri) -> Result
 pub(crate) async fn page(state: &AppState, mut query: Query) -> Result<Page<shapes::BatchSummary>, Problem> {
     let mut filter = BatchFilter {
         name: query.text("name")?,
+        unique_key: not_empty(&mut query, "unique_key")?,
         submitted_by: not_empty(&mut query, "submitted_by")?,
         label: query.text("label")?.as_deref().map(label).transpose()?,
         states: query.text("state")?.as_deref().map_or(Ok(Vec::new()), states)?,

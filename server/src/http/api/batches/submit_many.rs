@@ -9,13 +9,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use protocol::{JobId, Revision};
-use scheduler::batches::BatchOptions;
+use scheduler::batches::{BatchOptions, BatchUnique};
 use scheduler::definition::Definition;
 use scheduler::input::KeyHolder;
 use scheduler::new_jobs::NewJob;
 use scheduler::placement::rules::WorkerSelector;
 use scheduler::step::{Accepted, Answer, PendingReason, Rejection};
 
+use super::right_to_replace;
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::catalogue::Definitions;
@@ -45,7 +46,7 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
     state.check_accepting()?;
     let (parts, body) = request.into_parts();
     let mut query = Query::of(&parts.uri)?;
-    let options = options(&mut query)?;
+    let options = BatchOptions { unique: unique(&mut query)?, ..options(&mut query)? };
     let params = SubmitParams::read(query)?;
     params.check_batch()?;
     let form = content_type::form(&parts.headers, true)?;
@@ -85,6 +86,12 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
             return find_repeated(&state, key, refusal).await.map(|holder| replayed(&state, holder));
         }
     };
+    let options = match right_to_replace::look_up(&state, options).await {
+        Ok(options) => options,
+        Err(refusal) => {
+            return find_accepted(&state, key, refusal).await.map(|holder| replayed(&state, holder));
+        }
+    };
     // The body may have taken minutes to arrive; check the disk again.
     state.check_disk_space()?;
     let asked = Asked::new(jobs.len(), &jobs);
@@ -111,19 +118,31 @@ pub(super) fn options(query: &mut Query) -> Result<BatchOptions, Problem> {
         count.transpose()
     };
     let (max_failures, concurrency) = (count("max_failures")?, count("concurrency")?);
-    Ok(BatchOptions { name, max_failures, concurrency, retry_of: None })
+    Ok(BatchOptions { name, max_failures, concurrency, ..BatchOptions::default() })
+}
+
+/// Reads `batch_unique_key` and `on_duplicate`.
+///
+/// # Errors
+/// `invalid_batch`, `too_long`.
+fn unique(query: &mut Query) -> Result<Option<BatchUnique>, Problem> {
+    let (key, on_duplicate) = (query.text("batch_unique_key")?, query.text("on_duplicate")?);
+    job_request::batch_unique(key.as_deref(), on_duplicate.as_deref()).map_err(
+        |(field, (code, detail, hint))| Problem::new(code, detail).field(format!("?{field}")).hint(hint),
+    )
 }
 
 /// The options of the batch within the fingerprint behind its idempotency key.
 fn fingerprint_text(options: &BatchOptions) -> String {
     match options {
-        BatchOptions { name: None, max_failures: None, concurrency: None, .. } => String::new(),
-        BatchOptions { name, max_failures, concurrency, .. } => {
+        BatchOptions { name: None, max_failures: None, concurrency: None, unique: None, .. } => String::new(),
+        BatchOptions { name, max_failures, concurrency, unique, .. } => {
             let text = |number: &Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
             let name = name.as_deref().unwrap_or_default();
             // Without a limit as before there was one: keys outlive an upgrade. A name has no line break.
             let at_once = concurrency.map(|limit| format!("{limit} at once\n")).unwrap_or_default();
-            format!("batch {} {at_once}{name}", text(max_failures))
+            let unique = unique.as_ref().map(|it| format!("\n{} {}", it.on_duplicate.name(), it.key));
+            format!("batch {} {at_once}{name}{}", text(max_failures), unique.unwrap_or_default())
         }
     }
 }
@@ -135,6 +154,9 @@ fn fingerprint_text(options: &BatchOptions) -> String {
 pub(crate) async fn answer(state: &AppState, answer: Answer, asked: &Asked) -> Result<Response, Problem> {
     match answer {
         Answer::Accepted(accepted) => {
+            if let Some(replaced) = accepted.replaces {
+                note::detail(format!("batch {}, replaces batch {replaced}", accepted.first));
+            }
             let made = created(state, &accepted, asked).await;
             Ok(json(StatusCode::CREATED, location(state, accepted.first), &made))
         }
@@ -144,6 +166,7 @@ pub(crate) async fn answer(state: &AppState, answer: Answer, asked: &Asked) -> R
             &only_duplicates(job, asked.count),
         )),
         Answer::Replayed(holder) => Ok(replayed(state, holder)),
+        Answer::ExistingBatch { first, count } => Ok(existing(state, first, count)),
         Answer::Rejected(Rejection::NoWorker(PendingReason::Paused)) => {
             Err(refused_by_pause(state, asked.paused_definition(state).as_deref()))
         }
@@ -275,6 +298,7 @@ pub(super) async fn created(state: &AppState, accepted: &Accepted, asked: &Asked
         duplicates: asked.count.saturating_sub(accepted.count),
         created_at: Some(Time(accepted.created_at)),
         warning,
+        replaces: accepted.replaces.map(|batch| batch.0),
         ..batch(accepted.first, accepted.count)
     }
 }
@@ -288,6 +312,19 @@ pub(crate) fn replayed(state: &AppState, holder: KeyHolder) -> Response {
     let mut headers = location(state, holder.job);
     headers.insert(REPLAYED, YES);
     json(StatusCode::OK, headers, &replayed_batch(&holder))
+}
+
+/// The answer if a batch that has not ended has the unique key: that batch.
+pub(super) fn existing(state: &AppState, first: JobId, count: u32) -> Response {
+    note::detail(format!("no batch: batch {first} has the unique key"));
+    let mut headers = location(state, first);
+    headers.insert(DUPLICATE, YES);
+    json(StatusCode::OK, headers, &existing_batch(first, count))
+}
+
+/// A batch that was there before.
+pub(super) fn existing_batch(first: JobId, count: u32) -> shapes::Batch {
+    shapes::Batch { existing: true, ..batch(first, count) }
 }
 
 /// The batch that an earlier request made.

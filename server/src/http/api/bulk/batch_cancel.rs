@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{Extensions, HeaderMap, StatusCode};
 use axum::response::Response;
 use protocol::JobId;
 use scheduler::step::{Answer, Rejection};
@@ -52,8 +52,11 @@ pub(crate) async fn cancel_batch(
 
 /// The cancel of members, as this request makes it.
 fn cancel_operation(state: Arc<AppState>, parts: &Parts) -> Arc<Operation> {
+    operation(state, requester(parts), RequestId::of(&parts.extensions))
+}
+
+fn operation(state: Arc<AppState>, by: String, request_id: RequestId) -> Arc<Operation> {
     let (verb, revision) = (Verb::Cancel, RevisionChoice::Current);
-    let (by, request_id) = (requester(parts), RequestId::of(&parts.extensions));
     Arc::new(Operation { state, verb, revision, by, request_id, key: None, acknowledgement: None })
 }
 
@@ -61,12 +64,10 @@ fn cancel_operation(state: Arc<AppState>, parts: &Parts) -> Arc<Operation> {
 ///
 /// # Errors
 /// `out_of_scope`, `busy` if it takes too long to find out, and those of a read.
-pub(crate) async fn check_scope_of_members(
-    state: &Arc<AppState>,
-    first: JobId,
-    parts: &Parts,
-) -> Result<(), Problem> {
-    match cancel_operation(Arc::clone(state), parts).reach_of(first).await? {
+pub(crate) async fn check_scope_of_members(state: &Arc<AppState>, first: JobId) -> Result<(), Problem> {
+    // It only counts, so nothing of the requester is written down.
+    let operation = operation(Arc::clone(state), String::new(), RequestId::of(&Extensions::new()));
+    match operation.reach_of(first).await? {
         Reach::All => Ok(()),
         // A token with a whole scope may act on all of them.
         Reach::Some => Ok(Actor::current().check_whole_scope()?),

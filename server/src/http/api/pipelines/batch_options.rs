@@ -2,8 +2,10 @@
 //! that batch were retried.
 
 use protocol::JobId;
-use scheduler::batches::BatchOptions;
+use scheduler::batches::{BatchOptions, BatchUnique};
+use scheduler::limits::rules::OnDuplicate;
 
+use crate::http::api::batches::unique_of;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
 use crate::store::{PipelineJob, RETRIES_FOLLOWED};
@@ -21,7 +23,11 @@ pub(super) async fn options(
     };
     let members = jobs.iter().filter(|job| job.batch == Some(first)).count();
     let is_whole = u32::try_from(members).is_ok_and(|members| members == batch.count);
+    // A batch of some members does not stand for the old one, and must not replace a newer one either.
+    let of_part = |unique| BatchUnique { on_duplicate: OnDuplicate::Reject, ..unique };
+    let unique = unique_of(&batch);
     Ok(BatchOptions {
+        unique: if is_whole { unique } else { unique.map(of_part) },
         name: batch.name,
         max_failures: batch.max_failures,
         concurrency: batch.concurrency,

@@ -65,6 +65,8 @@ pub(super) fn jobs() -> Vec<Operation> {
                 query("batch_name", Kind::Text("film 7"), "The name of the batch."),
                 query("max_failures", Kind::Number(1, 100_000, 3), "After this many failed members, those that have not started are cancelled."),
                 query("concurrency", Kind::Number(1, 100_000, 10), "Members that may be on workers at once."),
+                query("batch_unique_key", Kind::Text("ci/main"), "The unique key of the batch: at most one batch that has not ended has it."),
+                query("on_duplicate", Kind::Word(&["return", "reject", "replace"]), "The answer if another batch has the key: that batch, 409, or a new batch, for which the other one is cancelled."),
                 query("require_worker", Kind::Switch, "No job is made if no connected worker can run them now."),
                 KEY,
             ])
@@ -72,7 +74,7 @@ pub(super) fn jobs() -> Vec<Operation> {
             .may_have_body(text("application/x-ndjson", "{\"name\":\"resize\"}\n{\"name\":\"resize\",\"args\":[\"--all\"]}\n"))
             .answers(201, "The jobs were made.", vec![object::<shapes::Batch>(batch())])
             .with_headers(&[("location", "The address of the batch.")])
-            .answers(200, "An earlier request with this Idempotency-Key made them, or other jobs have their unique keys.", vec![object::<shapes::Batch>(replayed_batch())])
+            .answers(200, "An earlier request with this Idempotency-Key made them, or other jobs, or another batch, have their unique keys.", vec![object::<shapes::Batch>(replayed_batch())])
             .problems(&[&JSON_BODY, &SUBMISSION, &[Code::TooManyJobs, Code::EmptyBatch]]),
         Operation::get("/api/jobs", "jobs", "list_jobs", "List jobs, newest first")
             .takes(&FILTERS)
@@ -198,6 +200,7 @@ pub(super) fn batches() -> Vec<Operation> {
                 query("name", Kind::Text("film*"), "The name of the batch; `*` stands for any text."),
                 query("submitted_by", Kind::Text("ci"), "The name of the token or user that made it."),
                 query("label", Kind::Text("team=film"), "A label that a member has."),
+                query("unique_key", Kind::Text("ci/main"), "The unique key of the batch."),
                 query("state", Kind::Text("waiting,running"), "States, separated by commas: `waiting`, `running`, `succeeded`, `failed` or `cancelled`."),
             ])
             .takes(&PAGE)

@@ -102,7 +102,7 @@ pub(super) const JSON_BODY: [Code; 9] = [
 pub(super) const NO_BODY: [Code; 2] = [Code::BodyTooLarge, Code::RequestTimeout];
 
 /// Problems of a request that makes jobs.
-pub(super) const SUBMISSION: [Code; 33] = [
+pub(super) const SUBMISSION: [Code; 34] = [
     Code::UnknownJob,
     Code::DefinitionDisabled,
     Code::ForbiddenByPolicy,
@@ -125,6 +125,7 @@ pub(super) const SUBMISSION: [Code; 33] = [
     Code::IdempotencyMismatch,
     Code::JobNotFound,
     Code::Pruned,
+    Code::DuplicateBatch,
     Code::DuplicateJob,
     Code::UniqueBatch,
     Code::UnknownWorkerName,

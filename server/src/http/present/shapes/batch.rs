@@ -28,6 +28,12 @@ pub struct Batch {
     /// True in the answer to a repeated request: an earlier one with this idempotency key made the batch, and nothing was made now.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replayed: bool,
+    /// True if this batch was there before and has the unique key of the request: nothing was made now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub existing: bool,
+    /// The batch that had the unique key, and that was cancelled for this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<u64>,
     /// Jobs of the request that were not made, because others have their unique keys.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub duplicates: u32,
@@ -88,6 +94,17 @@ pub struct BatchSummary {
     /// The time of that request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_at: Option<Time>,
+    /// Its unique key: no other batch had it until this one ended, or was replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_key: Option<String>,
+    /// The answer to a request with the key of another batch, as the request for this batch chose it: `return`, `replace` or `reject`. Present
+    /// with `unique_key`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub on_duplicate: Option<Text>,
+    /// The batch that took its unique key before it had ended. It was cancelled, unless it was before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_by: Option<u64>,
     /// Its pause: its waiting members are not sent to workers. Pauses of definitions, groups and the server are in `GET /api/pauses` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,

@@ -38,6 +38,9 @@ pub struct Problem {
     /// For a duplicate: the job that has the unique key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<u64>,
+    /// For a duplicate of a batch: the batch that has the unique key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u64>,
     /// For events that are gone: the id after which to go on, once the lists were read again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_event_id: Option<String>,

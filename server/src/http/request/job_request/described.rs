@@ -65,6 +65,13 @@ pub(crate) struct Submission {
     /// Members that may be on workers at once.
     #[schema(minimum = 1, maximum = 100_000)]
     concurrency: Option<i64>,
+    /// The unique key of the batch: at most one batch that has not ended has it. `unique_key` is that of each job.
+    #[schema(min_length = 1, max_length = 256)]
+    batch_unique_key: Option<String>,
+    /// The answer if another batch has the key: that batch (`return`, which is the default), 409 (`reject`), or a new batch, for which the other
+    /// one is cancelled (`replace`).
+    #[schema(value_type = Option<String>)]
+    on_duplicate: Option<String>,
 }
 
 /// An entry of a list of jobs.

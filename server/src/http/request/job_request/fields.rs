@@ -25,7 +25,7 @@ impl EntryKind {
 }
 
 /// All fields, in an order in which those of each [`EntryKind`] stand together.
-pub(super) const FIELDS: [&str; 20] = [
+pub(super) const FIELDS: [&str; 22] = [
     "as",
     "name",
     "params",
@@ -46,4 +46,6 @@ pub(super) const FIELDS: [&str; 20] = [
     "batch_name",
     "max_failures",
     "concurrency",
+    "batch_unique_key",
+    "on_duplicate",
 ];

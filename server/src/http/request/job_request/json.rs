@@ -92,6 +92,7 @@ impl<'de> Visitor<'de> for Entry<'_> {
         let mut request = JobRequest::default();
         let mut details = JobDetails::default();
         let mut batch = BatchFields::default();
+        let mut unique: (Option<String>, Option<String>) = (None, None);
         let mut seen = 0_u32;
         let mut starts = 0;
         let (mut workers, mut requires) = (Vec::new(), Vec::new());
@@ -164,6 +165,8 @@ impl<'de> Visitor<'de> for Entry<'_> {
                 "count" => batch.count = collector.count(name, map.next_value()?),
                 "each" => batch.each = Some(map.next_value_seed(Each { collector })?),
                 "batch_name" => batch.options.name = Some(map.next_value_seed(Text)?.into_owned()),
+                "batch_unique_key" => unique.0 = Some(map.next_value_seed(Text)?.into_owned()),
+                "on_duplicate" => unique.1 = Some(map.next_value_seed(Text)?.into_owned()),
                 "concurrency" => batch.options.concurrency = collector.count(name, map.next_value()?),
                 "max_failures" => batch.options.max_failures = collector.count(name, map.next_value()?),
                 _ => details.labels = map.next_value_seed(Pairs { of: name, collector })?,
@@ -174,6 +177,7 @@ impl<'de> Visitor<'de> for Entry<'_> {
             collector.two_starts();
         }
         collector.check(&details);
+        batch.options.unique = collector.batch_unique(unique.0.as_deref(), unique.1.as_deref());
         if batch != BatchFields::default() {
             collector.check_batch(&batch);
             request.batch = Some(Box::new(batch));

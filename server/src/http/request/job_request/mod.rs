@@ -31,7 +31,7 @@ use entry_faults::EntryFaults;
 use fields::EntryKind;
 pub(crate) use job::JobRequest;
 use json::{Entries, Entry};
-pub(crate) use rules::{MANY_BYTES_MAX, MANY_MAX, batch_name, count, instant, label_fault};
+pub(crate) use rules::{MANY_BYTES_MAX, MANY_MAX, batch_name, batch_unique, count, instant, label_fault};
 pub(crate) use update::{JobPatch, read_update};
 
 /// Parses the body of a request for one job. An empty body has no overrides.

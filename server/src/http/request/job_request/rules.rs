@@ -7,8 +7,10 @@ use std::time::Duration;
 use protocol::container::{INPUT_BYTES_MAX, Overrides};
 use protocol::wire::overrides_fit_with;
 use protocol::{Timestamp, labels};
+use scheduler::batches::{BatchUnique, MayReplace};
 use scheduler::details::JobDetails;
 use scheduler::job::AttemptTimeout;
+use scheduler::limits::rules::OnDuplicate;
 use scheduler::new_jobs::StartTime;
 
 use super::batch_fields::BatchFields;
@@ -59,6 +61,14 @@ impl FaultCollector {
         }
     }
 
+    /// Reads the unique key of a batch, and the answer if it is taken.
+    pub(super) fn batch_unique(&self, key: Option<&str>, on_duplicate: Option<&str>) -> Option<BatchUnique> {
+        self::batch_unique(key, on_duplicate).unwrap_or_else(|(field, (code, detail, hint))| {
+            self.fault(code, field.into(), detail, Some(hint));
+            None
+        })
+    }
+
     pub(super) fn timeout(&self, text: &str) -> Option<AttemptTimeout> {
         if text == "none" {
             return Some(AttemptTimeout::Unlimited);
@@ -81,13 +91,7 @@ impl FaultCollector {
     }
 
     pub(super) fn unique_key(&self, key: &str) -> Option<Arc<str>> {
-        let fits = (1..=UNIQUE_KEY_BYTES_MAX).contains(&key.len()) && !key.chars().any(char::is_control);
-        let fault = || {
-            let detail = format!("\"{}\" cannot be a unique key", excerpt(key));
-            let hint = format!("a key is 1 to {UNIQUE_KEY_BYTES_MAX} bytes in one line");
-            (Code::TooLong, detail, hint)
-        };
-        self.value("unique_key", if fits { Ok(key.into()) } else { Err(fault()) })
+        self.value("unique_key", self::unique_key(key))
     }
 
     /// Records that both fields are given.
@@ -209,6 +213,49 @@ pub(crate) fn batch_name(name: &str) -> Result<(), (String, String)> {
     let detail = format!("\"{}\" cannot be the name of a batch", excerpt(name));
     let hint = format!("a name is 1 to {LABEL_BYTES_MAX} bytes in one line");
     if fits { Ok(()) } else { Err((detail, hint)) }
+}
+
+/// Reads a unique key.
+fn unique_key(key: &str) -> Result<Arc<str>, ValueFault> {
+    let fits = (1..=UNIQUE_KEY_BYTES_MAX).contains(&key.len()) && !key.chars().any(char::is_control);
+    let fault = || {
+        let detail = format!("\"{}\" cannot be a unique key", excerpt(key));
+        let hint = format!("a key is 1 to {UNIQUE_KEY_BYTES_MAX} bytes in one line");
+        (Code::TooLong, detail, hint)
+    };
+    if fits { Ok(key.into()) } else { Err(fault()) }
+}
+
+/// Reads the unique key of a batch, and the answer if it is taken. Nobody's rights are looked up yet, so no batch may be replaced.
+///
+/// # Errors
+/// The wrong field, and its fault.
+pub(crate) fn batch_unique(
+    key: Option<&str>,
+    on_duplicate: Option<&str>,
+) -> Result<Option<BatchUnique>, (&'static str, ValueFault)> {
+    let Some(key) = key else {
+        return match on_duplicate {
+            None => Ok(None),
+            Some(_) => Err((
+                "on_duplicate",
+                (
+                    Code::InvalidBatch,
+                    "on_duplicate is for a batch with a unique key".to_owned(),
+                    "add batch_unique_key".to_owned(),
+                ),
+            )),
+        };
+    };
+    let key = unique_key(key).map_err(|fault| ("batch_unique_key", fault))?;
+    let on_duplicate = on_duplicate.map_or(Ok(OnDuplicate::default()), |name| {
+        OnDuplicate::named(name).ok_or_else(|| {
+            let detail = format!("there is no \"{}\"", excerpt(name));
+            let names = OnDuplicate::ALL.map(|(name, _)| name).join(", ");
+            ("on_duplicate", (Code::InvalidBatch, detail, format!("it is one of {names}")))
+        })
+    })?;
+    Ok(Some(BatchUnique { key, on_duplicate, may_replace: MayReplace::None }))
 }
 
 /// Reads a priority.

@@ -16,12 +16,14 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use scheduler::batches::BatchOptions;
+use scheduler::batches::{BatchOptions, BatchUnique, MayReplace};
 use scheduler::input::KeyHolder;
 use scheduler::step::{Answer, Rejection};
 use tokio::sync::OwnedMutexGuard;
 
-use super::submit_many::{Asked, created, location, only_duplicates, options, replayed_batch};
+use super::submit_many::{
+    Asked, created, existing_batch, location, only_duplicates, options, replayed_batch,
+};
 use crate::auth::audit::note;
 use crate::engine::Busy;
 use crate::http::api::bulk::keys::fingerprint_text;
@@ -73,6 +75,7 @@ pub(super) async fn retry(
         max_failures: given.max_failures.or(of.max_failures),
         concurrency: given.concurrency.or(of.concurrency),
         retry_of: Some(of.first),
+        unique: unique_of(of),
     };
     let (state, of) = (Arc::clone(state), of.clone());
     // The turn ends with the submission: a client that leaves before must not let the next retry make a second batch.
@@ -82,6 +85,12 @@ pub(super) async fn retry(
         answer
     })
     .await
+}
+
+/// The unique key of a batch for the one that repeats its members. A retry replaces no batch.
+pub(crate) fn unique_of(of: &BatchRow) -> Option<BatchUnique> {
+    let (key, on_duplicate) = (of.unique_key.as_deref()?.into(), of.on_duplicate.unwrap_or_default());
+    Some(BatchUnique { key, on_duplicate, may_replace: MayReplace::None })
 }
 
 /// Waits until no other batch or pipeline is retried: two requests at once must not repeat the same jobs.
@@ -136,6 +145,12 @@ async fn make(
         Answer::Duplicate(job) => {
             let shown = RetriedBatch { batch: Some(only_duplicates(job, asked.count)), ..shown(of, &made) };
             Ok(json(StatusCode::OK, HeaderMap::from_iter([(DUPLICATE, YES)]), &shown))
+        }
+        Answer::ExistingBatch { first, count } => {
+            let shown = RetriedBatch { batch: Some(existing_batch(first, count)), ..shown(of, &made) };
+            let mut headers = location(state, first);
+            headers.insert(DUPLICATE, YES);
+            Ok(json(StatusCode::OK, headers, &shown))
         }
         Answer::Rejected(Rejection::UnknownDefinition) => {
             Err(Problem::from(Busy).hint("jobs.yaml has just been read again; try again"))
