@@ -37,6 +37,6 @@ async fn a_job_for_an_id_that_has_left_is_told_the_new_id_of_the_name() {
     let (code, text) = cli(&["forget", &format!("id:{old}")]);
     assert_eq!(code, 0, "{text}");
     let told = cli(&["explain", "2"]);
-    let forgotten = format!("worker {old} has left and was forgotten: no worker comes back under this id");
+    let forgotten = format!("no worker has the id {old}: it was forgotten, or never joined");
     assert!(told.0 == 0 && told.1.contains(&forgotten), "{told:?}");
 }
