@@ -32,7 +32,6 @@ use world::ends::takes_size;
 use world::protocol::report::{Availability, Foreign, Outcome, Phase, ReleaseCause};
 use world::protocol::resources::OfferedResources;
 use world::protocol::{ClusterId, Fence, JobId, Revision, RuntimeKind, SessionId, Timestamp, WorkerId};
-use world::scheduler::batches::BatchOptions;
 use world::scheduler::definition::{Expect, OnLost, RetryOn, WaitLimits};
 use world::scheduler::explain::{Obstacle, PlacementVerdict};
 use world::scheduler::ids::{GroupNo, JoinTokenId};
@@ -226,13 +225,7 @@ fn happen(world: &mut World, words: &[&str]) {
             world.submit_all(jobs, None, false);
         }
         ["array", name, ..] => {
-            let limit = |name| option(name).map(|text: &str| text.parse().unwrap());
-            let (max_failures, concurrency) = (limit("max_failures"), limit("concurrency"));
-            let (name_of_batch, retry_of) =
-                (option("name").map(str::to_owned), option("retry_of").map(job_id));
-            let unique = option("key").map(|key| unique_words::of_batch(key, option));
-            let options = BatchOptions { name: name_of_batch, max_failures, concurrency, retry_of, unique };
-            world.submit_array(name, number("x", 1), options);
+            world.submit_array(name, number("x", 1), unique_words::batch(option));
         }
         ["cancel", job] => world.cancel(job_id(job)),
         ["cancel-batch", batch, ref by @ ..] => world.cancel_batch(job_id(batch), by),

@@ -66,14 +66,8 @@ impl Model {
         for (ticket, first, count) in std::mem::take(&mut self.accepted) {
             let job = self.job(first).expect("it was just made");
             let (state, pending) = (job.state(), self.pending(job));
-            let accepted = Accepted {
-                first: JobId(first),
-                count,
-                created_at: self.now.utc,
-                state,
-                pending,
-                replaces: None,
-            };
+            let (first, created_at, replaces) = (JobId(first), self.now.utc, None);
+            let accepted = Accepted { first, count, created_at, state, pending, replaces };
             self.say(format!("reply {}: {:?}", ticket.0, Answer::Accepted(accepted)));
         }
     }

@@ -49,6 +49,13 @@ impl Ledger {
         Ok(())
     }
 
+    /// A batch takes the unique key of another one.
+    pub(super) fn batch_replaced(&self, first: JobId, by: JobId) -> Result<(), TestCaseError> {
+        let key = |first| self.batches.get(&first).and_then(|batch| batch.options.unique_key());
+        prop_assert!(key(first).is_some() && key(first) == key(by), "{first} is replaced by {by}");
+        Ok(())
+    }
+
     /// The limits of a batch are others.
     pub(super) fn batch_changed(&mut self, first: JobId, limits: BatchLimits) -> Result<(), TestCaseError> {
         let options = &mut self.batches.get_mut(&first).expect("it has not ended").options;

@@ -213,10 +213,7 @@ impl Ledger {
             Change::BatchAdded(batch) => {
                 prop_assert!(self.batches.insert(batch.first, batch.clone()).is_none());
             }
-            Change::BatchReplaced { first, by } => {
-                let key = |first| self.batches.get(first).and_then(|batch| batch.options.unique_key());
-                prop_assert!(key(first).is_some() && key(first) == key(by), "{first} is replaced by {by}");
-            }
+            Change::BatchReplaced { first, by } => self.batch_replaced(*first, *by)?,
             Change::BatchCancelled { first, .. } => {
                 prop_assert!(self.batches.contains_key(first) && self.cancelled_batches.insert(*first));
             }

@@ -44,10 +44,13 @@ impl World {
         if is_restored {
             self.restored = fence;
         }
-        let given = changes
-            .iter()
-            .filter_map(|it| if let Change::Added(added) = it { Some(added.job) } else { None });
+        let given = changes.iter().filter_map(|it| match it {
+            Change::Added(added) => Some(added.job),
+            Change::PendingBatch { last, .. } => Some(*last),
+            _ => None,
+        });
         let job = given.max().unwrap_or_default();
+        let changes = without_unfinished(&changes);
         let joined = changes
             .iter()
             .filter_map(|it| if let Change::Worker(row) = it { Some(row.worker) } else { None });
@@ -90,6 +93,25 @@ impl World {
         self.workers.values_mut().for_each(|member| member.session = None);
         self.step(Input::ReplaceDefinitions(self.definitions.values().cloned().collect()));
     }
+}
+
+/// The changes without the members of large batches that were never finished: a start removes them.
+fn without_unfinished<'c>(changes: &[&'c Change]) -> Vec<&'c Change> {
+    let mut unfinished = BTreeMap::new();
+    for change in changes {
+        match change {
+            Change::PendingBatch { first, last } => drop(unfinished.insert(*first, *last)),
+            Change::BatchCompleted { first } => drop(unfinished.remove(first)),
+            _ => {}
+        }
+    }
+    let is_of_one = |job: JobId| unfinished.iter().any(|(first, last)| (*first..=*last).contains(&job));
+    let is_kept = |change: &&&Change| match change {
+        Change::Added(added) => !is_of_one(added.job),
+        Change::BatchAdded(batch) => !is_of_one(batch.first),
+        _ => true,
+    };
+    changes.iter().filter(is_kept).copied().collect()
 }
 
 /// The stored state of expectations after these changes.

@@ -2,7 +2,7 @@
 
 use crate::world::World;
 use crate::world::protocol::JobId;
-use crate::world::scheduler::batches::{BatchUnique, MayReplace};
+use crate::world::scheduler::batches::{BatchOptions, BatchUnique, MayReplace};
 use crate::world::scheduler::limits::rules::{Clear, KeySource, OnDuplicate, UniqueRule};
 use crate::world::scheduler::new_jobs::{NewJob, StartTime};
 
@@ -21,8 +21,20 @@ pub(crate) fn unique(words: &[&str]) -> Option<UniqueRule> {
     Some(UniqueRule { key, on_duplicate, clear })
 }
 
+/// `name=film max_failures=1 concurrency=2 retry_of=j1`, and what [`of_batch`] reads.
+pub(crate) fn batch<'w>(option: impl Fn(&str) -> Option<&'w str>) -> BatchOptions {
+    let limit = |name| option(name).map(|text| text.parse().unwrap());
+    BatchOptions {
+        name: option("name").map(str::to_owned),
+        max_failures: limit("max_failures"),
+        concurrency: limit("concurrency"),
+        retry_of: option("retry_of").map(crate::job_id),
+        unique: option("key").map(|key| of_batch(key, &option)),
+    }
+}
+
 /// `key=main duplicate=replace may_replace=j1`; every batch may be replaced without the last word, and none with `may_replace=none`.
-pub(crate) fn of_batch<'w>(key: &str, option: impl Fn(&str) -> Option<&'w str>) -> BatchUnique {
+fn of_batch<'w>(key: &str, option: impl Fn(&str) -> Option<&'w str>) -> BatchUnique {
     let on_duplicate =
         option("duplicate").map_or(OnDuplicate::Return, |name| OnDuplicate::named(name).unwrap());
     let may_replace = match option("may_replace") {

@@ -10,6 +10,12 @@ use crate::positions::Positions;
 
 /// The part of the read side for members of batches.
 pub trait MemberArchive {
+    /// The batch that has a unique key: one that has not ended, that no other has replaced, and whose members are made.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn batch_with_key(&self, key: &str) -> Result<Option<JobId>, ReadError>;
+
     /// The first of these positions that no member of a batch has, or had before retention deleted it. Of a batch that repeats another one only
     /// positions by themselves are looked for, not ranges: its members have some of the positions of the other one.
     ///

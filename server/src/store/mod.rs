@@ -161,12 +161,6 @@ pub trait Archive: MemberArchive + SlotArchive + Send + Sync {
     /// The store cannot be read.
     fn batch(&self, first: JobId) -> Result<Option<BatchRow>, ReadError>;
 
-    /// The batch that has a unique key: one that has not ended, that no other has replaced, and whose members are made.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    fn batch_with_key(&self, key: &str) -> Result<Option<JobId>, ReadError>;
-
     /// A page of batches, newest first.
     ///
     /// # Errors

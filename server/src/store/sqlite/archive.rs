@@ -166,10 +166,6 @@ impl Archive for SqliteArchive {
         self.read(|connection| batches::batches(connection, filter))
     }
 
-    fn batch_with_key(&self, key: &str) -> Result<Option<JobId>, ReadError> {
-        self.read(|connection| batches::holder_of_key(connection, key))
-    }
-
     fn batch_dependents(&self, first: JobId, limit: usize) -> Result<Vec<DependencyRecord>, ReadError> {
         self.read(|connection| dependencies::dependents(connection, PredecessorId::Batch(first), limit))
     }

@@ -18,6 +18,10 @@ use crate::store::{
 };
 
 impl MemberArchive for SqliteArchive {
+    fn batch_with_key(&self, key: &str) -> Result<Option<JobId>, ReadError> {
+        self.read(|connection| batches::holder_of_key(connection, key))
+    }
+
     fn batch_failures(&self, first: JobId, limit: usize) -> Result<BatchFailures, ReadError> {
         self.read(|connection| batches::failures(connection, first, limit))
     }

@@ -51,10 +51,6 @@ impl Archive for StandInEngine {
         Ok(self.read()?.batch(first))
     }
 
-    fn batch_with_key(&self, _: &str) -> Result<Option<JobId>, ReadError> {
-        Ok(None)
-    }
-
     fn batches(&self, _: &BatchFilter) -> Result<Vec<BatchRow>, ReadError> {
         Ok(Vec::new())
     }

@@ -13,6 +13,10 @@ use scheduler::schedules::FireVerdict;
 use super::engine::StandInEngine;
 
 impl MemberArchive for StandInEngine {
+    fn batch_with_key(&self, _: &str) -> Result<Option<JobId>, ReadError> {
+        Ok(None)
+    }
+
     fn batch_failures(&self, _: JobId, _: usize) -> Result<BatchFailures, ReadError> {
         Ok(BatchFailures::default())
     }
