@@ -130,17 +130,21 @@ async fn a_server_that_cannot_be_trusted_is_refused_with_the_cause() {
 /// Writes a certificate for 127.0.0.1 that ended years ago, its key, and its authority to the directory `tls`.
 fn make_expired_certificate(cluster: &Cluster) {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
-    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    let mut authority = CertificateParams::new(Vec::new()).expect("a certificate");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority_key = KeyPair::generate().unwrap();
-    std::fs::write(cluster.path("tls/ca.pem"), authority.self_signed(&authority_key).unwrap().pem()).unwrap();
-    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let authority_key = KeyPair::generate().expect("a key");
+    std::fs::write(
+        cluster.path("tls/ca.pem"),
+        authority.self_signed(&authority_key).expect("a certificate").pem(),
+    )
+    .expect("written");
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a certificate");
     (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.signed_by(&key, &Issuer::new(authority, authority_key)).unwrap();
-    std::fs::write(cluster.path("tls/server.pem"), certificate.pem()).unwrap();
+    let key = KeyPair::generate().expect("a key");
+    let certificate = params.signed_by(&key, &Issuer::new(authority, authority_key)).expect("a certificate");
+    std::fs::write(cluster.path("tls/server.pem"), certificate.pem()).expect("written");
     // The file keeps its mode.
-    std::fs::write(cluster.path("tls/server-key.pem"), key.serialize_pem()).unwrap();
+    std::fs::write(cluster.path("tls/server-key.pem"), key.serialize_pem()).expect("written");
 }
 
 #[tokio::test]
