@@ -104,7 +104,10 @@ pub fn in_words(error: &rustls::Error) -> String {
         Certificate::NotValidYetContext { not_before, .. } => {
             format!("the certificate of the server is not valid before {}", date(*not_before))
         }
-        Certificate::UnknownIssuer => "the issuer of the server's certificate is unknown here".into(),
+        // Two authorities of `longshore cert` have the same name, so the signature alone tells them apart.
+        Certificate::UnknownIssuer | Certificate::BadSignature => {
+            "the issuer of the server's certificate is unknown here".into()
+        }
         Certificate::NotValidForNameContext { expected, presented } => {
             let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
             format!(
@@ -133,7 +136,6 @@ fn bare(name: &str) -> &str {
 pub const fn advice_for(error: &rustls::Error) -> &'static str {
     use rustls::CertificateError as Certificate;
     match error {
-        // Two authorities of `longshore cert` have the same name, so the signature alone tells them apart.
         rustls::Error::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature) => {
             "no authority that this machine trusts has signed the server's certificate: name the CA's file with --ca-file"
         }

@@ -10,8 +10,8 @@ pub(crate) struct KnownWorker<'s> {
     pub(crate) is_connected: bool,
 }
 
-/// What became of the workers that are asked for by id and have left, and the id that their name has now, if that is known. `None` if there
-/// are none: one that is away and whose name nobody has may come back.
+/// Says which workers that are asked for by id have left, and the id that their name has now, if that is known. `None` if there are none:
+/// one that is away and whose name nobody has may come back.
 pub(crate) fn departed_text<'s>(
     asked: impl IntoIterator<Item = &'s WorkerSelector>,
     known: &[KnownWorker<'_>],

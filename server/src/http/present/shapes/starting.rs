@@ -5,7 +5,7 @@ use super::{Job, Phase};
 use crate::http::present::span::span_ms;
 
 impl Job {
-    /// What an assigned job does on its worker, and for how long it is there: `starting on w1 for 12m 3s (waits for Docker)`. `None` in other
+    /// The step of an assigned job on its worker, and for how long it is there: `starting on w1 for 12m 3s (waits for Docker)`. `None` in other
     /// states, while it is being stopped, and from a server that does not tell the time.
     #[must_use]
     pub fn starting_in_words(&self, now_ms: i64) -> Option<String> {
