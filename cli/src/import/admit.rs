@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use server::config::jobs_file::{self, Code, Environment};
+use server::config::jobs_file::{self, Environment, FaultCode};
 
 use super::draft::{self, Draft, Imported};
 use super::names::Names;
@@ -78,7 +78,7 @@ struct Probe {
 
 /// The reader's first fault.
 struct Refusal {
-    code: Option<Code>,
+    code: Option<FaultCode>,
     text: String,
 }
 
@@ -97,7 +97,7 @@ impl Probe {
             && let Err(refusal) = self.judge(key, value)
         {
             // A server without schedules knows these keys as planned ones. They are written all the same.
-            let is_planned = refusal.code == Some(Code::UnsupportedField) && OF_TIME.contains(&key);
+            let is_planned = refusal.code == Some(FaultCode::UnsupportedField) && OF_TIME.contains(&key);
             if !is_planned {
                 return Err(refusal.text);
             }

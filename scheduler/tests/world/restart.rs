@@ -130,8 +130,6 @@ fn expectations(changes: &[&Change]) -> Vec<ExpectationRow> {
 /// The batches with members that have not ended.
 fn batches(changes: &[&Change], live: &Jobs) -> Vec<LiveBatch> {
     let mut batches: BTreeMap<JobId, LiveBatch> = BTreeMap::new();
-    // A crash leaves nothing of a batch whose members are not all made.
-    let mut pending = BTreeSet::new();
     for change in changes {
         match change {
             Change::BatchAdded(batch) => drop(batches.insert(batch.first, LiveBatch::new(batch))),
@@ -139,8 +137,6 @@ fn batches(changes: &[&Change], live: &Jobs) -> Vec<LiveBatch> {
                 batches.get_mut(first).unwrap().cancelled_by = Some(by.clone());
             }
             Change::BatchReplaced { first, .. } => batches.get_mut(first).unwrap().unique_key = None,
-            Change::PendingBatch { first, .. } => drop(pending.insert(*first)),
-            Change::BatchCompleted { first } => drop(pending.remove(first)),
             Change::BatchChanged { first, limits } => {
                 let batch = batches.get_mut(first).unwrap();
                 (batch.max_failures, batch.concurrency) = (limits.max_failures, limits.concurrency);
@@ -158,7 +154,6 @@ fn batches(changes: &[&Change], live: &Jobs) -> Vec<LiveBatch> {
             _ => {}
         }
     }
-    batches.retain(|first, _| !pending.contains(first));
     for batch in batches.values_mut() {
         batch.live = u32::try_from(live.range(batch.first..batch.end()).count()).unwrap();
     }

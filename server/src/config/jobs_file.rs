@@ -55,7 +55,7 @@ mod volume;
 
 use std::path::Path;
 
-pub use fault::{Code, FAULTS_MAX, Fault, Faults, Position};
+pub use fault::{FAULTS_MAX, Fault, FaultCode, Faults, Position};
 pub use listing::FILES_MAX;
 pub use schema::schema;
 pub(crate) use stored::log_bytes_max;
@@ -194,7 +194,7 @@ fn read_trees(sources: &Sources<'_>, collector: &mut Collector) -> (Vec<Option<N
             Ok(text) if is_directory && text.trim().is_empty() => {
                 collector.fault(
                     Position::FILE,
-                    Code::NoJobs,
+                    FaultCode::NoJobs,
                     "the file is empty: remove it, or write \"jobs: {}\" into it",
                 );
                 None
@@ -224,11 +224,11 @@ fn check_all(entries: &[Entry], sources: &Sources<'_>, reader: &mut Reader<'_>) 
     };
     if schedules > SCHEDULES_MAX {
         let text = format!("{schedules} schedules {of_set} are too many (max {SCHEDULES_MAX})");
-        reader.fault(Position::FILE, Code::TooLong, text);
+        reader.fault(Position::FILE, FaultCode::TooLong, text);
     }
     hooks::check(reader);
     if entries.is_empty() && reader.collector.is_clean() {
-        reader.collector.warning(Position::FILE, Code::NoJobs, no_jobs);
+        reader.collector.warning(Position::FILE, FaultCode::NoJobs, no_jobs);
     }
 }
 

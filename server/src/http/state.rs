@@ -16,7 +16,7 @@ use crate::engine::{Busy, Handle, RecordWriter};
 use crate::events::Events;
 use crate::http::ends_count::EndsCount;
 use crate::http::middleware::body_budget::BodyBudget;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::{DRAINING_HINT, Problem};
 use crate::http::openapi::description::Description;
 use crate::listener::tls_status::TlsStatus;
@@ -166,7 +166,7 @@ impl AppState {
     /// `draining`.
     pub(crate) fn check_not_draining(&self) -> Result<(), Problem> {
         match self.services.shutdown.is_cancelled() {
-            true => Err(Problem::new(Code::Draining, "the server is shutting down")
+            true => Err(Problem::new(ProblemCode::Draining, "the server is shutting down")
                 .hint(DRAINING_HINT)
                 .retry_after(5)),
             false => Ok(()),
@@ -181,7 +181,7 @@ impl AppState {
         match self.services.storage.is_low() {
             true => {
                 let detail = "the disk of the server's data directory has no room for new jobs";
-                Err(Problem::new(Code::StorageLow, detail)
+                Err(Problem::new(ProblemCode::StorageLow, detail)
                     .hint("free space on that disk; the server takes new jobs again without a restart")
                     .retry_after(60))
             }
@@ -205,7 +205,9 @@ impl AppState {
     /// `busy`.
     pub(crate) fn check_not_stalled(&self) -> Result<(), Problem> {
         match self.services.engine.is_stalled() {
-            true => Err(Problem::new(Code::Busy, "the disk has not answered for seconds").retry_after(5)),
+            true => {
+                Err(Problem::new(ProblemCode::Busy, "the disk has not answered for seconds").retry_after(5))
+            }
             false => Ok(()),
         }
     }

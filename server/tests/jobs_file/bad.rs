@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use longshore_server::config::jobs_file::{Code, Environment, FAULTS_MAX, Faults, load, parse};
+use longshore_server::config::jobs_file::{Environment, FAULTS_MAX, FaultCode, Faults, load, parse};
 
 #[test]
 fn every_bad_file_gets_the_expected_faults() {
@@ -85,7 +85,7 @@ fn every_message_fits_the_form() {
 fn an_empty_file_is_a_warning_at_first_and_a_fault_at_reload() {
     for text in ["", "\n# nothing yet\n", "jobs:\n", "jobs: {}\n", "[]", "---\n"] {
         let loaded = parse(text, Path::new("jobs.yaml"), &environment()).expect(text);
-        assert_eq!(loaded.warnings.first().map(|warning| warning.code), Some(Code::NoJobs), "{text:?}");
+        assert_eq!(loaded.warnings.first().map(|warning| warning.code), Some(FaultCode::NoJobs), "{text:?}");
         let faults = loaded.require_jobs().expect_err(text);
         assert_eq!(faults.to_string(), "jobs.yaml: no_jobs: file defines no jobs", "{text:?}");
     }
@@ -96,9 +96,9 @@ fn a_file_of_two_mebibytes_is_too_large() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("jobs.yaml");
     fs::write(&file, vec![b'#'; 2 << 20]).expect("written");
-    assert_eq!(only_code(load(&file, &environment()).expect_err("too large")), Code::FileTooLarge);
+    assert_eq!(only_code(load(&file, &environment()).expect_err("too large")), FaultCode::FileTooLarge);
     let comment = parse(&"#".repeat(2 << 20), &file, &environment()).expect_err("too large");
-    assert_eq!(only_code(comment), Code::FileTooLarge);
+    assert_eq!(only_code(comment), FaultCode::FileTooLarge);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_nul_character_is_refused_with_its_position_everywhere() {
         assert_eq!((at.line, at.column), (line, column), "{text:?}");
         let output = faults.to_string();
         assert!(!output.contains(['\0', '\r']) && !output.contains("swordfish"), "{output}");
-        assert_eq!(only_code(faults), Code::NulByte, "{text:?}");
+        assert_eq!(only_code(faults), FaultCode::NulByte, "{text:?}");
     }
 }
 
@@ -165,7 +165,7 @@ fn a_job_with_everything_resolved_has_a_limit() {
     let variables: String = (0..10).map(|n| format!("    V{n}: {value}\n")).collect();
     let text = format!("- name: a\n  image: busybox\n  environment:\n{variables}");
     let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("too long");
-    assert_eq!(only_code(faults), Code::TooLong);
+    assert_eq!(only_code(faults), FaultCode::TooLong);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn an_argument_that_is_too_long_is_refused_at_its_position() {
         };
         assert!(read(131_000).is_ok(), "{keys}");
         let faults = read(131_001).expect_err(keys);
-        assert_eq!((only_code(faults.clone()), faults.list[0].at.line), (Code::TooLong, 3), "{keys}");
+        assert_eq!((only_code(faults.clone()), faults.list[0].at.line), (FaultCode::TooLong, 3), "{keys}");
         let key = keys.split(':').next().expect("a key");
         assert_eq!(faults.list[0].text, format!("{key}: 131001 bytes are too long (max 131000)"), "{keys}");
         assert!(faults.to_string().len() < 500, "{keys}");
@@ -211,7 +211,7 @@ fn a_program_is_no_longer_than_a_path() {
         let faults = read(4_096).expect_err(keys);
         let key = if keys.contains("entrypoint") { "entrypoint" } else { "command" };
         assert_eq!(faults.list[0].text, format!("{key}: 4096 bytes are too long (max 4095)"), "{keys}");
-        assert_eq!(only_code(faults), Code::TooLong, "{keys}");
+        assert_eq!(only_code(faults), FaultCode::TooLong, "{keys}");
     }
     // After an entrypoint a command is an argument, also if one of them stands in `defaults`.
     let long = "x".repeat(4_096);
@@ -232,7 +232,7 @@ fn a_word_that_a_variable_makes_too_long_is_refused_and_not_shown() {
         let text = format!("- name: a\n  image: busybox\n  {keys}\n");
         let faults = parse(&text, Path::new("jobs.yaml"), &environment).expect_err(keys);
         assert!(!faults.to_string().contains("swordfish"), "{faults}");
-        assert_eq!(only_code(faults), Code::TooLong, "{keys}");
+        assert_eq!(only_code(faults), FaultCode::TooLong, "{keys}");
     }
 }
 
@@ -241,21 +241,21 @@ fn files_with_huge_lists_or_texts_are_refused() {
     let mounts: String = (0..40_000).map(|n| format!("  - v:/{n}\n")).collect();
     let text = format!("- name: a\n  image: busybox\n  volumes:\n{mounts}");
     let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("too long");
-    assert!(faults.list.iter().all(|fault| fault.code == Code::TooLong), "{faults}");
+    assert!(faults.list.iter().all(|fault| fault.code == FaultCode::TooLong), "{faults}");
 
     let jobs: String = (0..40_000).map(|n| format!("  j{n}: {{}}\n")).collect();
     let text = format!("defaults:\n  image: busybox\n  volumes:\n{mounts}jobs:\n{jobs}");
     let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("too long");
-    assert_eq!((only_code(faults.clone()), faults.list[0].at.line), (Code::TooLong, 2));
+    assert_eq!((only_code(faults.clone()), faults.list[0].at.line), (FaultCode::TooLong, 2));
 
     let long = "k".repeat(900_000);
     let text = format!("x-a: &a {long}\nx-b: [{}]\njobs: {{}}\n", "*a, ".repeat(200_000));
     let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("repeated too often");
-    assert_eq!(only_code(faults), Code::YamlBudget);
+    assert_eq!(only_code(faults), FaultCode::YamlBudget);
     let text = format!("- name: a\n  image: busybox\n  stop_signal: {long}\n  ? {long}\n  : 1\n");
     let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err("unknown");
     let codes: Vec<_> = faults.list.iter().map(|fault| fault.code).collect();
-    assert_eq!(codes, [Code::InvalidValue, Code::UnknownField], "{faults}");
+    assert_eq!(codes, [FaultCode::InvalidValue, FaultCode::UnknownField], "{faults}");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_token_in_the_file_is_a_warning_that_does_not_repeat_it() {
         "- name: a\n  image: busybox\n  environment:\n    GH: ghp_0123456789abcdefghijABCDEFGHIJ012345\n";
     let loaded = parse(text, Path::new("jobs.yaml"), &environment()).expect("a good file");
     let [warning] = &loaded.warnings[..] else { panic!("{:?}", loaded.warnings) };
-    assert_eq!((warning.code, warning.at.line), (Code::LooksLikeSecret, 4));
+    assert_eq!((warning.code, warning.at.line), (FaultCode::LooksLikeSecret, 4));
     assert!(!warning.to_string().contains("ghp_"), "{warning}");
     let from_outside = text.replace("ghp_0123456789abcdefghijABCDEFGHIJ012345", "${TOKEN}");
     let loaded = parse(&from_outside, Path::new("jobs.yaml"), &environment()).expect("a good file");
@@ -296,7 +296,7 @@ fn a_condition_as_the_value_of_a_label_is_a_warning_with_the_right_form() {
     ] {
         let warnings = warnings(requires);
         let [(code, text)] = &warnings[..] else { panic!("{requires}: {warnings:?}") };
-        assert_eq!(*code, Code::LooksLikeCondition);
+        assert_eq!(*code, FaultCode::LooksLikeCondition);
         assert!(text.ends_with(&format!("such as requires: {form}")), "{text}");
     }
     for requires in ["{cores: 8}", "{zone: a}", "{zone: [a, b]}", r#"["cores >= 8"]"#, "{team: 'in transit'}"]
@@ -312,7 +312,7 @@ fn a_user_by_number_alone_is_a_warning() {
         parse(&text, Path::new("jobs.yaml"), &environment()).expect("a good file").warnings
     };
     let [warning] = &warnings("")[..] else { panic!("one warning") };
-    assert_eq!((warning.code, warning.at.line, warning.at.column), (Code::RootGroup, 1, 18));
+    assert_eq!((warning.code, warning.at.line, warning.at.column), (FaultCode::RootGroup, 1, 18));
     assert!(warning.text.contains("such as 1000:1000"), "{warning}");
     let [own] = &warnings(", user: '1001'")[..] else { panic!("one warning") };
     assert_eq!(own.at.line, 3);
@@ -321,7 +321,7 @@ fn a_user_by_number_alone_is_a_warning() {
     }
 }
 
-fn only_code(faults: Faults) -> Code {
+fn only_code(faults: Faults) -> FaultCode {
     assert_eq!(faults.list.len(), 1, "{faults}");
     faults.list[0].code
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use longshore_server::catalogue::Definitions;
 use longshore_server::config::jobs_file::{
-    Code, Environment, FILE_BYTES_MAX, FILES_MAX, Faults, JobsText, LoadedFile, NamedText, load, parse,
+    Environment, FILE_BYTES_MAX, FILES_MAX, FaultCode, Faults, JobsText, LoadedFile, NamedText, load, parse,
     parse_text, read_text,
 };
 use tempfile::TempDir;
@@ -131,7 +131,7 @@ fn a_directory_without_jobs_is_a_warning_at_first_and_a_fault_at_reload() {
     ] {
         let directory = directory(files);
         let found = loaded(&directory);
-        assert_eq!(found.warnings.first().map(|warning| warning.code), Some(Code::NoJobs));
+        assert_eq!(found.warnings.first().map(|warning| warning.code), Some(FaultCode::NoJobs));
         let faults = found.require_jobs().expect_err(text);
         assert_eq!(faults.to_string(), format!("{}: no_jobs: {text}", directory.path().display()));
     }
@@ -156,9 +156,9 @@ fn a_file_that_cannot_be_read_is_a_fault_beside_those_of_the_others() {
     let directory = directory(&[("a.yaml", hooked)]);
     symlink("nowhere", directory.path().join("b.yaml")).expect("linked");
     let faults = refused(&directory);
-    let codes: Vec<Code> = faults.list.iter().map(|fault| fault.code).collect();
+    let codes: Vec<FaultCode> = faults.list.iter().map(|fault| fault.code).collect();
     // The job that the hook names may be in the file that is missing.
-    assert_eq!(codes, [Code::UnknownField, Code::CannotRead], "{faults}");
+    assert_eq!(codes, [FaultCode::UnknownField, FaultCode::CannotRead], "{faults}");
     assert!(faults.to_string().ends_with("/b.yaml: cannot_read: it does not exist"), "{faults}");
 }
 
@@ -207,7 +207,7 @@ fn a_directory_that_is_swapped_while_it_is_read_is_not_read_by_halves() {
                 }
                 // It changed each time that it was read.
                 Err(faults) => {
-                    assert!(faults.list.iter().all(|fault| fault.code == Code::CannotRead), "{faults}");
+                    assert!(faults.list.iter().all(|fault| fault.code == FaultCode::CannotRead), "{faults}");
                 }
             }
         }
@@ -227,14 +227,14 @@ fn limits_hold_for_all_files_together() {
     let in_limit = directory(&files);
     assert_eq!(loaded(&in_limit).definitions.len(), 1);
     fs::write(in_limit.path().join("d.yaml"), "#").expect("written");
-    assert_eq!(only_code(refused(&in_limit)), Code::FileTooLarge);
+    assert_eq!(only_code(refused(&in_limit)), FaultCode::FileTooLarge);
 
     let many = directory(&[]);
     let add = |number: usize| fs::write(many.path().join(format!("{number}.yaml")), "#").expect("written");
     (0..FILES_MAX).for_each(add);
     assert!(load(many.path(), &environment()).is_ok());
     add(FILES_MAX);
-    assert_eq!(only_code(refused(&many)), Code::TooLong);
+    assert_eq!(only_code(refused(&many)), FaultCode::TooLong);
 
     // Aliases, too: each of these files alone would be read.
     let copies = format!("x-a: &a [{}]\nx-b: [*a, *a, *a]\n", "1, ".repeat(20_000));
@@ -246,7 +246,7 @@ fn limits_hold_for_all_files_together() {
         parse_text(text, Path::new("jobs.d"), &Environment::default())
     };
     assert!(read(&files[..2]).is_ok());
-    assert!(read(&files).expect_err("too many").list.iter().all(|fault| fault.code == Code::YamlBudget));
+    assert!(read(&files).expect_err("too many").list.iter().all(|fault| fault.code == FaultCode::YamlBudget));
 }
 
 #[test]

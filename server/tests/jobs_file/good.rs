@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use longshore_server::config::jobs_file::{Code, LoadedFile, load, parse, parse_stored, schema};
+use longshore_server::config::jobs_file::{FaultCode, LoadedFile, load, parse, parse_stored, schema};
 use serde_json::Value;
 
 use crate::support::{environment, fenced_yaml, repository, shipped_files};
@@ -37,8 +37,9 @@ fn the_recipes_of_schedules_load_with_the_warnings_that_the_page_names() {
     assert!(recipes.len() >= 11, "{} recipes", recipes.len());
     for (line, text) in recipes {
         let loaded = only(&text);
-        let warnings: Vec<Code> = loaded.warnings.iter().map(|warning| warning.code).collect();
-        let expected: &[Code] = if text.contains("every: 500ms") { &[Code::FiresTooOften] } else { &[] };
+        let warnings: Vec<FaultCode> = loaded.warnings.iter().map(|warning| warning.code).collect();
+        let expected: &[FaultCode] =
+            if text.contains("every: 500ms") { &[FaultCode::FiresTooOften] } else { &[] };
         assert_eq!(warnings, expected, "{}:{line}", path.display());
     }
 }
@@ -46,7 +47,7 @@ fn the_recipes_of_schedules_load_with_the_warnings_that_the_page_names() {
 #[test]
 fn every_code_is_documented() {
     let documentation = fs::read_to_string(repository().join("docs/jobs-yaml.md")).expect("the page");
-    for code in Code::ALL {
+    for code in FaultCode::ALL {
         assert!(documentation.contains(&format!("`{code}`")), "{code} is not in docs/jobs-yaml.md");
     }
 }

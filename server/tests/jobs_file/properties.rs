@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use longshore_server::config::jobs_file::{Code, load, parse, parse_stored, schema};
+use longshore_server::config::jobs_file::{FaultCode, load, parse, parse_stored, schema};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use scheduler::definition::{Definition, Expect};
@@ -99,8 +99,10 @@ fn no_key_is_taken_without_being_read() {
         let image = if key == "image" { "" } else { "image: busybox, " };
         let text = format!("- {{name: a, {image}{}", &nested[1..]);
         let faults = parse(&text, Path::new("jobs.yaml"), &environment()).expect_err(&text);
-        let told =
-            faults.list.iter().any(|fault| matches!(fault.code, Code::ExpectedType | Code::ExpectedString));
+        let told = faults
+            .list
+            .iter()
+            .any(|fault| matches!(fault.code, FaultCode::ExpectedType | FaultCode::ExpectedString));
         assert!(told && !faults.to_string().contains("unknown_field"), "{text}\n{faults}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use scheduler::definition::{Backoff, Delays};
 
-use super::fault::{Code, Position};
+use super::fault::{FaultCode, Position};
 use super::keys::{self, BackoffKind};
 use super::quantity::DurationText;
 use super::reader::Reader;
@@ -51,7 +51,7 @@ fn refuse_unused(part: Scope<'_>, kind: BackoffKind, reader: &mut Reader<'_>) {
         if let Some(node) = part.own_value(name) {
             let kind = keys::name_of(&keys::BACKOFF_KINDS, &kind);
             let text = format!("{name} is not used with kind {kind}, which takes {}", used.join(", "));
-            reader.fault(node.at, Code::InvalidValue, text);
+            reader.fault(node.at, FaultCode::InvalidValue, text);
             // Its value may have a fault of its own.
             match name {
                 "delays" => drop(durations(node, reader)),
@@ -80,7 +80,7 @@ fn ceilings(part: Scope<'_>, reader: &mut Reader<'_>) -> (Duration, Duration) {
             reader.as_written(at, &DurationText(max).to_string()),
             reader.as_written(first_at.unwrap_or_default(), &DurationText(first).to_string())
         );
-        reader.fault(part.own_position(&["max", "initial"], at), Code::OutOfRange, text);
+        reader.fault(part.own_position(&["max", "initial"], at), FaultCode::OutOfRange, text);
     }
     (first, highest)
 }
@@ -89,7 +89,7 @@ fn list(part: Scope<'_>, reader: &mut Reader<'_>) -> Vec<Duration> {
     let Some(node) = part.find("delays") else {
         if let Some(kind) = part.find("kind") {
             let text = "kind list needs delays, such as [1s, 10s, 1m]";
-            reader.fault(part.own_position(&["kind"], kind.at), Code::MissingField, text);
+            reader.fault(part.own_position(&["kind"], kind.at), FaultCode::MissingField, text);
         }
         return Vec::new();
     };
@@ -103,7 +103,7 @@ fn durations(node: &Node, reader: &mut Reader<'_>) -> Vec<Duration> {
     };
     if !(1..=keys::DELAYS_MAX).contains(&items.len()) {
         let text = format!("{} delays are not within 1 to {}", items.len(), keys::DELAYS_MAX);
-        reader.fault(node.at, Code::OutOfRange, text);
+        reader.fault(node.at, FaultCode::OutOfRange, text);
     }
     items
         .into_iter()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fault::{Code, FAULTS_MAX, Fault, Faults, FileIndex, Position};
+use super::fault::{FAULTS_MAX, Fault, FaultCode, Faults, FileIndex, Position};
 use super::sources::{SourceKind, Sources};
 
 /// Collects the faults and warnings of one reading.
@@ -70,17 +70,23 @@ impl Collector {
     }
 
     /// Records a fault. The same fault at the same position, reached again through `defaults` or an alias, counts once.
-    pub(super) fn fault(&mut self, at: Position, code: Code, text: impl Into<String>) {
+    pub(super) fn fault(&mut self, at: Position, code: FaultCode, text: impl Into<String>) {
         self.record_fault(self.of_position(at, code, text.into(), self.hides_values));
     }
 
     /// Records a fault of a value that must not be shown.
-    pub(super) fn fault_without_value(&mut self, at: Position, code: Code, text: impl Into<String>) {
+    pub(super) fn fault_without_value(&mut self, at: Position, code: FaultCode, text: impl Into<String>) {
         self.record_fault(self.of_position(at, code, text.into(), true));
     }
 
     /// Records a fault of another file.
-    pub(super) fn fault_in_file(&mut self, file: &str, at: Position, code: Code, text: impl Into<String>) {
+    pub(super) fn fault_in_file(
+        &mut self,
+        file: &str,
+        at: Position,
+        code: FaultCode,
+        text: impl Into<String>,
+    ) {
         // Several jobs files may name it: its faults count once.
         let at = Position { file: FileIndex::SET, ..at };
         self.record_fault(Fault {
@@ -93,7 +99,7 @@ impl Collector {
         });
     }
 
-    pub(super) fn warning(&mut self, at: Position, code: Code, text: impl Into<String>) {
+    pub(super) fn warning(&mut self, at: Position, code: FaultCode, text: impl Into<String>) {
         let warning = self.of_position(at, code, text.into(), true);
         if self.warnings.len() < FAULTS_MAX && !self.warnings.contains(&warning) {
             self.warnings.push(warning);
@@ -120,7 +126,7 @@ impl Collector {
         if self.faults.is_empty() { Ok(self.warnings) } else { Err(Faults { list: self.faults, more }) }
     }
 
-    fn of_position(&self, at: Position, code: Code, text: String, private: bool) -> Fault {
+    fn of_position(&self, at: Position, code: FaultCode, text: String, private: bool) -> Fault {
         let at = if at.is_whole_file() { Position { file: self.current, ..at } } else { at };
         Fault { file: self.name_of(at.file), at, code, text, snippet: None, private }
     }

@@ -2,7 +2,7 @@
 
 use scheduler::params::Word;
 
-use super::fault::{Code, Position, quoted};
+use super::fault::{FaultCode, Position, quoted};
 use super::reader::Reader;
 use super::tree::{Node, Value};
 
@@ -29,7 +29,7 @@ pub(super) fn warn(node: &Node, words: &[(Position, Word)], has_entrypoint: bool
         }
         _ => return,
     };
-    reader.collector.warning(node.at, Code::LooksLikeShell, advice);
+    reader.collector.warning(node.at, FaultCode::LooksLikeShell, advice);
 }
 
 /// The name of a parameter is no syntax.

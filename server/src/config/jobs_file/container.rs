@@ -10,7 +10,7 @@ use protocol::signal;
 use protocol::wire::Unsent;
 use scheduler::params::Word;
 
-use super::fault::{Code, Position};
+use super::fault::{FaultCode, Position};
 use super::grammar::{self, ValueFault};
 use super::keys;
 use super::reader::Reader;
@@ -142,7 +142,7 @@ fn check_program_source(spec: &ContainerSpec, scope: Scope<'_>, name_at: Positio
     match spec.runtime {
         RuntimeKind::Docker => {
             if scope.find("image").is_none() && !scope.has_misspelt("image") {
-                reader.fault(name_at, Code::MissingField, "the job needs \"image\"");
+                reader.fault(name_at, FaultCode::MissingField, "the job needs \"image\"");
             }
             warn_of_group(spec, scope, reader);
         }
@@ -160,16 +160,16 @@ fn check_program(spec: &ContainerSpec, scope: Scope<'_>, name_at: Position, read
     }
     match scope.find("command") {
         Some(node) if spec.command.first().is_some_and(String::is_empty) => {
-            reader.fault(node.at, Code::InvalidValue, "the command must name a program");
+            reader.fault(node.at, FaultCode::InvalidValue, "the command must name a program");
         }
         Some(node) if node.has_any_at(&reader.left_out) => {}
         Some(node) if spec.command.is_empty() && !node.is_empty() => {
             let text = "a parameter cannot name the program of a process";
-            reader.fault(node.at, Code::InvalidParam, text);
+            reader.fault(node.at, FaultCode::InvalidParam, text);
         }
         command if spec.command.is_empty() && command.is_none_or(Node::is_empty) => {
             let text = "the job needs \"command\", because its runtime is process";
-            reader.fault(name_at, Code::MissingField, text);
+            reader.fault(name_at, FaultCode::MissingField, text);
         }
         _ => {}
     }
@@ -181,7 +181,7 @@ fn warn_of_group(spec: &ContainerSpec, scope: Scope<'_>, reader: &mut Reader<'_>
     if user.parse::<u32>().is_ok_and(|number| number != 0) {
         let text = "a number alone runs with group 0, that of root, unless the image names a user of this number; \
                     name a group, too, such as 1000:1000";
-        reader.collector.warning(node.at, Code::RootGroup, text);
+        reader.collector.warning(node.at, FaultCode::RootGroup, text);
     }
 }
 
@@ -192,7 +192,7 @@ fn check_process_signal(spec: &ContainerSpec, scope: Scope<'_>, reader: &mut Rea
             "a job with runtime process can be sent the signals 1 to {} only, those with a name of their own",
             signal::NAMED_MAX
         );
-        reader.fault(node.at, Code::InvalidValue, text);
+        reader.fault(node.at, FaultCode::InvalidValue, text);
     }
 }
 
@@ -203,7 +203,7 @@ fn entrypoint(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<Vec<String>> 
         return Some(words);
     }
     if words.first().is_none_or(String::is_empty) {
-        reader.fault(node.at, Code::InvalidValue, "the entrypoint must name a program");
+        reader.fault(node.at, FaultCode::InvalidValue, "the entrypoint must name a program");
         return None;
     }
     if let Some(program) = words.first() {
@@ -258,13 +258,13 @@ fn custom_resources(node: &Node, reader: &mut Reader<'_>) -> Vec<(String, u32)> 
     };
     if map.pairs.len() > RESOURCES_MAX {
         let text = format!("{} resources are too many (max {RESOURCES_MAX})", map.pairs.len());
-        reader.fault(node.at, Code::TooLong, text);
+        reader.fault(node.at, FaultCode::TooLong, text);
     }
     let amounts = map.pairs.iter().filter_map(|pair| {
         let amount = reader.integer(&pair.value, keys::AMOUNTS)?;
         if !is_resource_name(&pair.key) {
             let form = format!("must be 1 to {RESOURCE_NAME_BYTES_MAX} of A-Z a-z 0-9 . _ : - and begin with a letter or a digit");
-            let wrong: Result<(), ValueFault> = Err(ValueFault::input(Code::InvalidValue, &pair.key, form));
+            let wrong: Result<(), ValueFault> = Err(ValueFault::input(FaultCode::InvalidValue, &pair.key, form));
             reader.accept(pair.key_at, wrong)?;
         }
         Some((pair.key.clone(), u32::try_from(amount).ok()?))

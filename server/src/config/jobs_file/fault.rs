@@ -41,11 +41,11 @@ macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
         /// The kind of a fault: stable, so that programs may look at it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Code {
+        pub enum FaultCode {
             $($(#[$doc])* $variant,)*
         }
 
-        impl Code {
+        impl FaultCode {
             /// Every code, in the order in which they are documented.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
@@ -175,7 +175,7 @@ codes! {
     ForbiddenByPolicy = "forbidden_by_policy";
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for FaultCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -189,7 +189,7 @@ pub struct Fault {
     /// The position in that file.
     pub at: Position,
     /// The kind of fault.
-    pub code: Code,
+    pub code: FaultCode,
     /// The fault and what to do, in one line.
     pub text: String,
     /// The line of the file with a mark under the position, if it may be shown.
@@ -200,7 +200,7 @@ pub struct Fault {
 
 impl Fault {
     /// A fault of the file as a whole.
-    pub(super) fn of_file(file: &str, code: Code, text: impl Into<String>) -> Self {
+    pub(super) fn of_file(file: &str, code: FaultCode, text: impl Into<String>) -> Self {
         Self { file: file.into(), at: Position::FILE, code, text: text.into(), snippet: None, private: false }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fault::{Code, Position, quoted};
+use super::fault::{FaultCode, Position, quoted};
 use super::job::{self, Job};
 use super::reader::Reader;
 use super::scope::Scope;
@@ -18,7 +18,7 @@ pub(super) fn read(root: Option<&Node>, reader: &mut Reader<'_>) -> Vec<Entry> {
         Some(Node { value: Value::Map(map), .. }) => read_map(map, reader),
         Some(node) => {
             let text = format!("expected a map with \"jobs\", or a list of jobs, found {}", node.describe());
-            reader.fault_of_jobs(node.at, Code::ExpectedJobs, text);
+            reader.fault_of_jobs(node.at, FaultCode::ExpectedJobs, text);
             Vec::new()
         }
     }
@@ -46,7 +46,7 @@ fn read_list(items: &[Node], reader: &mut Reader<'_>) -> Vec<Entry> {
 
 fn read_name(item: &Node, map: &Map, reader: &mut Reader<'_>) -> Option<(String, Position)> {
     let Some(pair) = map.find("name") else {
-        reader.fault(item.at, Code::MissingField, "a job in a list needs \"name\"");
+        reader.fault(item.at, FaultCode::MissingField, "a job in a list needs \"name\"");
         return None;
     };
     let (name, at) = (reader.checked_text(&pair.value, grammar::job_name)?, pair.value.at);
@@ -71,7 +71,7 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
                         quoted(key)
                     ),
                 };
-                reader.fault(pair.key_at, Code::UnknownField, text);
+                reader.fault(pair.key_at, FaultCode::UnknownField, text);
             }
         }
     }
@@ -82,7 +82,7 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
         let at = map.pairs.first().map_or(Position::FILE, |pair| pair.key_at);
         reader.fault_of_jobs(
             at,
-            Code::ExpectedJobs,
+            FaultCode::ExpectedJobs,
             "the file needs \"jobs\", a map of jobs by name; or make the whole file a list of jobs",
         );
         return Vec::new();
@@ -92,7 +92,7 @@ fn read_map(map: &Map, reader: &mut Reader<'_>) -> Vec<Entry> {
     }
     if matches!(jobs.value.value, Value::List(_)) {
         let text = "expected a map of jobs by name; to give a list of jobs, leave out the key \"jobs\"";
-        reader.fault_of_jobs(jobs.value.at, Code::ExpectedJobs, text);
+        reader.fault_of_jobs(jobs.value.at, FaultCode::ExpectedJobs, text);
         return Vec::new();
     }
     let Some(jobs) = as_map(jobs, reader).filter(|_| defaults_fit) else {
@@ -116,7 +116,7 @@ fn check_defaults(defaults: &Map, reader: &mut Reader<'_>) -> bool {
     if length > ENTRY_BYTES_MAX {
         let at = defaults.pairs.first().map_or(Position::FILE, |pair| pair.key_at);
         let text = format!("the defaults are too long with {length} bytes (max {ENTRY_BYTES_MAX})");
-        reader.fault(at, Code::TooLong, text);
+        reader.fault(at, FaultCode::TooLong, text);
     }
     length <= ENTRY_BYTES_MAX
 }
@@ -136,16 +136,16 @@ fn finish(job: Job, at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> 
     let stored = stored::store(&mut definition);
     if stored.entry.len() > ENTRY_BYTES_MAX {
         let text = format!("the job is too long with {} bytes (max {ENTRY_BYTES_MAX})", stored.entry.len());
-        reader.fault(at, Code::TooLong, text);
+        reader.fault(at, FaultCode::TooLong, text);
     }
     reader.resolved_bytes += stored.entry.len();
     if reader.resolved_bytes > reader.resolved_bytes_max {
         let max = reader.resolved_bytes_max;
         let text = format!("the jobs up to here are too long with everything resolved (max {max} bytes)");
-        reader.fault(at, Code::TooLong, text);
+        reader.fault(at, FaultCode::TooLong, text);
     }
     if let Err(invalid) = protocol::wire::container_fits(&definition.container) {
-        reader.fault(at, Code::TooLong, invalid.to_string());
+        reader.fault(at, FaultCode::TooLong, invalid.to_string());
     }
     for violation in reader.environment.policy().check_definition(&definition) {
         let job = reader.shown_job(&definition.name);
@@ -168,7 +168,7 @@ fn finish(job: Job, at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> 
             ),
             false => format!("the job {job}: {violation}"),
         };
-        reader.fault(at, Code::ForbiddenByPolicy, text);
+        reader.fault(at, FaultCode::ForbiddenByPolicy, text);
     }
     let (definition, stored) = (Arc::new(definition), Arc::new(stored));
     let file = reader.file.clone();
@@ -180,7 +180,7 @@ fn finish(job: Job, at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> 
 fn check_version(node: &Node, reader: &mut Reader<'_>) {
     let is_one = matches!(&node.value, Value::Scalar(scalar) if scalar.text == "1");
     if !is_one {
-        reader.fault(node.at, Code::UnsupportedVersion, "this Longshore reads version 1");
+        reader.fault(node.at, FaultCode::UnsupportedVersion, "this Longshore reads version 1");
     }
 }
 

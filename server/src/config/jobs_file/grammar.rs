@@ -3,24 +3,24 @@
 use protocol::container::PROGRAM_BYTES_MAX;
 use protocol::signal;
 
-use super::fault::{Code, quoted};
+use super::fault::{FaultCode, quoted};
 
 /// A fault of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ValueFault {
-    pub(in crate::config) code: Code,
+    pub(in crate::config) code: FaultCode,
     /// The input that is quoted before the text, if it may be shown.
     pub(super) input: Option<String>,
     pub(in crate::config) text: String,
 }
 
 impl ValueFault {
-    pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
+    pub(super) fn new(code: FaultCode, text: impl Into<String>) -> Self {
         Self { code, input: None, text: text.into() }
     }
 
     /// The text goes on after the quoted input: `"x"` … `is not y`.
-    pub(super) fn input(code: Code, input: &str, text: impl Into<String>) -> Self {
+    pub(super) fn input(code: FaultCode, input: &str, text: impl Into<String>) -> Self {
         Self { code, input: Some(input.to_owned()), text: text.into() }
     }
 }
@@ -53,18 +53,22 @@ fn name(text: &str, of: &str) -> Checked<()> {
     if first && rest && text.len() <= NAME_BYTES_MAX {
         return Ok(());
     }
-    Err(ValueFault::input(Code::InvalidName, text, format!("is not {of}: [A-Za-z0-9][A-Za-z0-9._-]{{0,62}}")))
+    Err(ValueFault::input(
+        FaultCode::InvalidName,
+        text,
+        format!("is not {of}: [A-Za-z0-9][A-Za-z0-9._-]{{0,62}}"),
+    ))
 }
 
 /// The name of a variable that a job may be given.
 pub(super) fn env_name(text: &str) -> Checked<()> {
     if !is_variable_name(text) {
         let form = "is not a name for a variable: [A-Za-z_][A-Za-z0-9_]{0,127}";
-        return Err(ValueFault::input(Code::InvalidEnvName, text, form));
+        return Err(ValueFault::input(FaultCode::InvalidEnvName, text, form));
     }
     if text.starts_with("LONGSHORE_") {
         let reason = "is reserved: Longshore sets the variables LONGSHORE_* itself";
-        return Err(ValueFault::input(Code::ReservedName, text, reason));
+        return Err(ValueFault::input(FaultCode::ReservedName, text, reason));
     }
     Ok(())
 }
@@ -73,7 +77,7 @@ pub(super) fn env_name(text: &str) -> Checked<()> {
 pub(super) fn env_value(text: &str) -> Checked<()> {
     if text.contains(['\n', '\r']) {
         let text = "a value must not contain a line break; mount a file, or encode the value as base64";
-        return Err(ValueFault::new(Code::EnvNewlineUnsupported, text));
+        return Err(ValueFault::new(FaultCode::EnvNewlineUnsupported, text));
     }
     at_most(text, ENV_VALUE_BYTES_MAX)
 }
@@ -89,7 +93,7 @@ pub(super) fn at_most(text: &str, bytes_max: usize) -> Checked<()> {
     if text.len() <= bytes_max {
         return Ok(());
     }
-    Err(ValueFault::new(Code::TooLong, format!("{} bytes are too long (max {bytes_max})", text.len())))
+    Err(ValueFault::new(FaultCode::TooLong, format!("{} bytes are too long (max {bytes_max})", text.len())))
 }
 
 /// Splits text into words as a shell does, without expansion. No shell ever runs.
@@ -99,7 +103,7 @@ pub(super) fn words(text: &str) -> Checked<Vec<String>> {
             Some((quote, offset)) => format!("the quote {quote} at character {} is never closed", offset + 1),
             None => "a backslash at the end has nothing to escape".to_owned(),
         };
-        ValueFault::new(Code::BadQuoting, text)
+        ValueFault::new(FaultCode::BadQuoting, text)
     })
 }
 
@@ -189,7 +193,7 @@ pub(super) fn signal(text: &str) -> Checked<()> {
         Some(near) => format!("is not a signal: did you mean \"SIG{near}\"?"),
         None => "is not a signal, such as SIGINT or 2".to_owned(),
     };
-    Err(ValueFault::input(Code::InvalidValue, text, form))
+    Err(ValueFault::input(FaultCode::InvalidValue, text, form))
 }
 
 /// The known word that was probably meant: at most two edits away, fewer for a short word.
@@ -213,7 +217,7 @@ pub(super) fn capability(text: &str) -> Checked<String> {
         Some(near) => format!("is not a capability: did you mean \"{near}\"?"),
         None => "is not a capability in capitals, such as NET_BIND_SERVICE or ALL".to_owned(),
     };
-    Err(ValueFault::input(Code::InvalidValue, text, form))
+    Err(ValueFault::input(FaultCode::InvalidValue, text, form))
 }
 
 /// A path and, after a colon, options for a memory file system.
@@ -245,7 +249,11 @@ pub(super) fn names_a_secret(variable: &str) -> bool {
 }
 
 fn matches_form(text: &str, fits: bool, form: &str) -> Checked<()> {
-    if fits { Ok(()) } else { Err(ValueFault::input(Code::InvalidValue, text, format!("is not {form}"))) }
+    if fits {
+        Ok(())
+    } else {
+        Err(ValueFault::input(FaultCode::InvalidValue, text, format!("is not {form}")))
+    }
 }
 
 const SECRET_NAMES: [&str; 9] = [
@@ -341,7 +349,7 @@ mod tests {
         let wrong = words("echo \"a b").expect_err("unbalanced");
         assert_eq!(
             (wrong.code, wrong.text.as_str()),
-            (Code::BadQuoting, "the quote \" at character 6 is never closed")
+            (FaultCode::BadQuoting, "the quote \" at character 6 is never closed")
         );
     }
 

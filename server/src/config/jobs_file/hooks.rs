@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use scheduler::hooks::{DEPTH_MAX, HookEvent, Hooks};
 
-use super::fault::Code;
+use super::fault::FaultCode;
 use super::grammar;
 use super::hook_graph::{Chains, HookGraph, HookRef};
 use super::keys;
@@ -29,7 +29,7 @@ pub(super) fn read(name: &str, scope: Scope<'_>, is_job: bool, reader: &mut Read
             }
             if targets.contains(&target) {
                 let text = format!("{} is named twice for {}", reader.shown(at, &target), event.name());
-                reader.fault(at, Code::DuplicateKey, text);
+                reader.fault(at, FaultCode::DuplicateKey, text);
                 continue;
             }
             if is_job {
@@ -40,7 +40,7 @@ pub(super) fn read(name: &str, scope: Scope<'_>, is_job: bool, reader: &mut Read
         if targets.len() > TARGETS_MAX {
             let text =
                 format!("{} jobs for {} are too many (max {TARGETS_MAX})", targets.len(), event.name());
-            reader.fault(node.at, Code::TooLong, text);
+            reader.fault(node.at, FaultCode::TooLong, text);
         }
         targets.into_iter().map(Into::into).collect()
     };
@@ -70,13 +70,13 @@ pub(super) fn check(reader: &mut Reader<'_>) {
                 SourceKind::Directory => "none of the files has a job",
             };
             let text = format!("{none_has_it} {}{hint}", reader.shown(hook.at, &hook.target));
-            reader.fault(hook.at, Code::UnknownJob, text);
+            reader.fault(hook.at, FaultCode::UnknownJob, text);
         } else if graph.needy.contains(&hook.target) {
             let text = format!(
                 "a hook gives no parameters, and {} has one that is required; give it a default",
                 reader.shown(hook.at, &hook.target)
             );
-            reader.fault(hook.at, Code::InvalidParam, text);
+            reader.fault(hook.at, FaultCode::InvalidParam, text);
         }
     }
     let chains = Chains::of(&graph);
@@ -87,7 +87,7 @@ pub(super) fn check(reader: &mut Reader<'_>) {
         {
             let text =
                 format!("{length} hooks follow one another from {} (max {DEPTH_MAX})", reader.shown_job(job));
-            reader.fault(hook.at, Code::OutOfRange, text);
+            reader.fault(hook.at, FaultCode::OutOfRange, text);
         }
     }
     report_loops(&graph, &chains.looping, reader);
@@ -124,7 +124,7 @@ fn report_loops(graph: &HookGraph, looping: &BTreeSet<&str>, reader: &mut Reader
             names.splice(NAMES_SHOWN / 2..names.len() - NAMES_SHOWN / 2, ["…".to_owned()]);
         }
         let text = format!("the hooks lead back to where they began: {}", names.join(" → "));
-        reader.fault(first.at, Code::HookLoop, text);
+        reader.fault(first.at, FaultCode::HookLoop, text);
     }
 }
 

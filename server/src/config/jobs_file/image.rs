@@ -1,17 +1,17 @@
 //! Image references by Docker's grammar: `[registry[:port]/]name[:tag][@digest]`.
 
-use super::fault::Code;
+use super::fault::FaultCode;
 use super::grammar::ValueFault;
 
 /// Checks an image reference.
 pub(super) fn check(text: &str) -> Result<(), ValueFault> {
-    let wrong = |reason: &str| Err(ValueFault::input(Code::InvalidImage, text, reason));
+    let wrong = |reason: &str| Err(ValueFault::input(FaultCode::InvalidImage, text, reason));
     if text.starts_with('-') {
         return wrong("must not start with \"-\"");
     }
     if text.chars().count() > IMAGE_CHARS_MAX {
         return Err(ValueFault::new(
-            Code::TooLong,
+            FaultCode::TooLong,
             format!("the image reference is too long (max {IMAGE_CHARS_MAX})"),
         ));
     }
@@ -99,8 +99,8 @@ mod tests {
         for bad in
             ["", "UPPER:Case", "a b", "a//b", "/a", "a/", "a:", "a@sha256:12", "a..b", "-a", "a:b:c", "ä"]
         {
-            assert_eq!(check(bad).expect_err(bad).code, Code::InvalidImage, "{bad}");
+            assert_eq!(check(bad).expect_err(bad).code, FaultCode::InvalidImage, "{bad}");
         }
-        assert_eq!(check(&"a".repeat(5000)).expect_err("too long").code, Code::TooLong);
+        assert_eq!(check(&"a".repeat(5000)).expect_err("too long").code, FaultCode::TooLong);
     }
 }

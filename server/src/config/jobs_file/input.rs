@@ -3,7 +3,7 @@
 use protocol::container::INPUT_BYTES_MAX;
 use serde_json::{Number, Value as Json};
 
-use super::fault::{Code, quoted};
+use super::fault::{FaultCode, quoted};
 use super::reader::Reader;
 use super::tree::{Node, ScalarMeaning, Value};
 
@@ -16,7 +16,7 @@ pub(super) fn read(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
     let text = json(node, reader)?.to_string();
     if text.len() > INPUT_BYTES_MAX {
         let text = format!("{} bytes of JSON are too long (max {INPUT_BYTES_MAX})", text.len());
-        reader.collector.fault_without_value(node.at, Code::TooLong, text);
+        reader.collector.fault_without_value(node.at, FaultCode::TooLong, text);
         return None;
     }
     Some(text)
@@ -41,7 +41,7 @@ fn json(node: &Node, reader: &mut Reader<'_>) -> Option<Json> {
                 let number = scalar.text.parse::<Number>().ok();
                 if number.is_none() {
                     let text = format!("{} is not a number in JSON: quote it", quoted(&scalar.text));
-                    reader.fault(node.at, Code::InvalidValue, text);
+                    reader.fault(node.at, FaultCode::InvalidValue, text);
                 }
                 number.map(Json::Number)
             }

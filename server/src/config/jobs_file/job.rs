@@ -9,7 +9,7 @@ use scheduler::definition::{Definition, Expect, LossPolicy, OnLost, RetryPolicy,
 
 use super::backoff;
 use super::container;
-use super::fault::{Code, Position};
+use super::fault::{FaultCode, Position};
 use super::grammar;
 use super::hooks;
 use super::keys;
@@ -138,7 +138,7 @@ fn expect(scope: Scope<'_>, timeout: Option<Duration>, reader: &mut Reader<'_>) 
         && most >= timeout
     {
         let text = "no run lasts longer than the job's timeout, which ends it before; write less here";
-        reader.collector.warning(node.at, Code::HasNoEffect, text);
+        reader.collector.warning(node.at, FaultCode::HasNoEffect, text);
     }
     expect
 }
@@ -165,7 +165,7 @@ fn retry_policy(scope: Scope<'_>, reader: &mut Reader<'_>) -> RetryPolicy {
             .collect();
         policy.when.retain(|outcome| chosen.contains(outcome));
         if node.is_empty_list() {
-            reader.fault(node.at, Code::InvalidValue, "name at least one outcome, or set max to 0");
+            reader.fault(node.at, FaultCode::InvalidValue, "name at least one outcome, or set max to 0");
         }
     }
     if let Some(node) = part.find("exit_codes") {
@@ -193,7 +193,7 @@ fn warn_of_no_retry(scope: Scope<'_>, reader: &mut Reader<'_>) {
         .any(|part| !matches!(part.value, Value::Map(_)) || value_in(part, "max").is_some());
     if !is_counted && !retry.is_empty() {
         let text = "a failed job is not tried again without `max`, the number of further attempts";
-        reader.collector.warning(retry.at, Code::HasNoEffect, text);
+        reader.collector.warning(retry.at, FaultCode::HasNoEffect, text);
     }
 }
 
@@ -214,14 +214,14 @@ fn success_exit_codes(scope: Scope<'_>, retry: &RetryPolicy, reader: &mut Reader
                 "{shown} cannot be a success: containers that could not be started, and those whose engine died or killed them, \
                  end with 125, 126, 127, 137, 143 or 255"
             );
-            reader.fault(item.at, Code::InvalidValue, text);
+            reader.fault(item.at, FaultCode::InvalidValue, text);
         } else if retry.exit_codes.contains(&code) {
             let text =
                 format!("{shown} is among retry.exit_codes, too: it is either a success or tried again");
             let at = scope
                 .own_value("success_exit_codes")
                 .map_or_else(|| scope.own_position(&["retry"], item.at), |_| item.at);
-            reader.fault(at, Code::InvalidValue, text);
+            reader.fault(at, FaultCode::InvalidValue, text);
         }
         codes.push(code);
     }
@@ -249,7 +249,7 @@ fn memory_can_be_raised(scope: Scope<'_>, policy: &RetryPolicy, reader: &mut Rea
     } else {
         return;
     };
-    reader.fault(factor.at, Code::InvalidValue, problem);
+    reader.fault(factor.at, FaultCode::InvalidValue, problem);
 }
 
 fn value_in<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
@@ -289,7 +289,7 @@ fn loss_policy(
                 DurationText(stop_margin),
             );
             let at = scope.own_position(&["lost_after", "stop_grace_period", "self_fence"], node.at);
-            reader.fault(at, Code::LostAfterTooShort, text);
+            reader.fault(at, FaultCode::LostAfterTooShort, text);
         }
         Some(after)
     });
@@ -322,7 +322,11 @@ fn tags(scope: Scope<'_>, reader: &mut Reader<'_>) -> Vec<String> {
     let Some(node) = scope.find("tags") else { return Vec::new() };
     let tags = reader.texts(node);
     if tags.len() > TAGS_MAX {
-        reader.fault(node.at, Code::TooLong, format!("{} tags are too many (max {TAGS_MAX})", tags.len()));
+        reader.fault(
+            node.at,
+            FaultCode::TooLong,
+            format!("{} tags are too many (max {TAGS_MAX})", tags.len()),
+        );
     }
     for (at, tag) in &tags {
         reader.accept(*at, grammar::at_most(tag, TAG_BYTES_MAX));

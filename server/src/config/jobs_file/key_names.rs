@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::fault::{Code, Fault, Position};
+use super::fault::{Fault, FaultCode, Position};
 use super::keys::{self, Key, Shape};
 use super::tree::{Node, Value};
 
@@ -116,25 +116,25 @@ fn find(known: &'static [Key], word: &str) -> Option<&'static Key> {
 }
 
 /// False for faults of a key, of a job or of the file, which name what they are about.
-const fn is_of_a_value(code: Code) -> bool {
+const fn is_of_a_value(code: FaultCode) -> bool {
     !matches!(
         code,
-        Code::CannotRead
-            | Code::FileTooLarge
-            | Code::NotUtf8
-            | Code::YamlSyntax
-            | Code::YamlBudget
-            | Code::TooDeep
-            | Code::MultipleDocuments
-            | Code::UnsupportedTag
-            | Code::NulByte
-            | Code::DuplicateKey
-            | Code::ExpectedJobs
-            | Code::NoJobs
-            | Code::UnsupportedVersion
-            | Code::UnknownField
-            | Code::UnsupportedField
-            | Code::ForbiddenOption
-            | Code::MissingField
+        FaultCode::CannotRead
+            | FaultCode::FileTooLarge
+            | FaultCode::NotUtf8
+            | FaultCode::YamlSyntax
+            | FaultCode::YamlBudget
+            | FaultCode::TooDeep
+            | FaultCode::MultipleDocuments
+            | FaultCode::UnsupportedTag
+            | FaultCode::NulByte
+            | FaultCode::DuplicateKey
+            | FaultCode::ExpectedJobs
+            | FaultCode::NoJobs
+            | FaultCode::UnsupportedVersion
+            | FaultCode::UnknownField
+            | FaultCode::UnsupportedField
+            | FaultCode::ForbiddenOption
+            | FaultCode::MissingField
     )
 }

@@ -3,7 +3,7 @@
 use scheduler::limits::rules::KeySource;
 use scheduler::params::Params;
 
-use super::fault::{Code, quoted};
+use super::fault::{FaultCode, quoted};
 use super::grammar;
 use super::reader::Reader;
 use super::tree::Node;
@@ -30,7 +30,7 @@ pub(super) fn read(node: &Node, params: &Params, is_job: bool, reader: &mut Read
         };
         // A key among the defaults is checked with each job.
         if let Some(fault) = fault.filter(|_| is_job) {
-            reader.fault(node.at, Code::InvalidValue, fault);
+            reader.fault(node.at, FaultCode::InvalidValue, fault);
             return None;
         }
         return Some(KeySource::Param(name.to_owned()));
@@ -40,7 +40,7 @@ pub(super) fn read(node: &Node, params: &Params, is_job: bool, reader: &mut Read
             "{} is no key: write params.NAME, labels.NAME, or a word without dots",
             reader.shown(node.at, &text)
         );
-        reader.fault(node.at, Code::InvalidValue, text);
+        reader.fault(node.at, FaultCode::InvalidValue, text);
         return None;
     }
     Some(KeySource::Constant(text.as_str().into()))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use scheduler::limits::rules::{Concurrency, LimitRules, OnFull, RateLimit};
 use scheduler::params::Params;
 
-use super::fault::{Code, Position};
+use super::fault::{FaultCode, Position};
 use super::grammar;
 use super::key_source;
 use super::keys;
@@ -59,7 +59,7 @@ fn concurrency(
         part.find("group").and_then(|node| Some((reader.checked_text(node, grammar::job_name)?, node.at)));
     if limit.is_none() && is_job && part.find("limit").is_none() {
         let text = "concurrency needs \"limit\", the number of jobs that may run at once";
-        reader.fault(node.at, Code::MissingField, text);
+        reader.fault(node.at, FaultCode::MissingField, text);
     }
     let limit = limit?;
     if is_job && let Some((group, group_at)) = &group {
@@ -95,7 +95,7 @@ fn check_group(
             first.shown,
             reader.shown_job(&first.job)
         );
-        reader.fault(node.at, Code::InvalidValue, text);
+        reader.fault(node.at, FaultCode::InvalidValue, text);
     }
 }
 
@@ -111,7 +111,7 @@ fn rate(scope: Scope<'_>, is_job: bool, params: &Params, reader: &mut Reader<'_>
     };
     if limit.is_none() && is_job && part.find("limit").is_none() {
         let text = "rate_limit needs \"limit\", the number of jobs that may start within \"per\"";
-        reader.fault(node.at, Code::MissingField, text);
+        reader.fault(node.at, FaultCode::MissingField, text);
     }
     Some(RateLimit { limit: limit?, per, burst: burst.unwrap_or(1), key })
 }

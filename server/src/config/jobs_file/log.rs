@@ -3,7 +3,7 @@
 use protocol::container::{LOG_MASK_BYTES_MAX, LOG_MASK_COMPILED_BYTES_MAX, LOG_MASKS_MAX};
 use regex_automata::meta::{Config, Regex};
 
-use super::fault::{Code, Position, quoted};
+use super::fault::{FaultCode, Position, quoted};
 use super::grammar;
 use super::keys;
 use super::reader::Reader;
@@ -38,7 +38,7 @@ fn mask(node: &Node, reader: &mut Reader<'_>) -> Vec<String> {
     };
     if nodes.len() > LOG_MASKS_MAX {
         let text = format!("there are {} patterns, at most {LOG_MASKS_MAX} are allowed", nodes.len());
-        reader.fault(node.at, Code::TooLong, text);
+        reader.fault(node.at, FaultCode::TooLong, text);
         return Vec::new();
     }
     let mut patterns: Vec<String> = nodes.into_iter().filter_map(|node| pattern(node, reader)).collect();
@@ -69,6 +69,6 @@ fn pattern(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
 }
 
 fn refuse(at: Position, text: String, reader: &mut Reader<'_>) -> Option<String> {
-    reader.fault(at, Code::InvalidValue, text);
+    reader.fault(at, FaultCode::InvalidValue, text);
     None
 }

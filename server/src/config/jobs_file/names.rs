@@ -1,11 +1,11 @@
 //! The names of jobs in all files of a reading: each stands for one job.
 
-use super::fault::{Code, Position, quoted};
+use super::fault::{FaultCode, Position, quoted};
 use super::reader::Reader;
 
 impl Reader<'_> {
     /// Records a fault for which jobs of the file are not read.
-    pub(super) fn fault_of_jobs(&mut self, at: Position, code: Code, text: impl Into<String>) {
+    pub(super) fn fault_of_jobs(&mut self, at: Position, code: FaultCode, text: impl Into<String>) {
         self.misses_jobs = true;
         self.fault(at, code, text);
     }
@@ -24,7 +24,7 @@ impl Reader<'_> {
             format!("{}:{}:{}", file.rsplit('/').next().unwrap_or_default(), first.line, first.column)
         };
         let text = format!("the job {} was first defined at {place}", self.shown_job(name));
-        self.fault(at, Code::DuplicateKey, text);
+        self.fault(at, FaultCode::DuplicateKey, text);
     }
 
     /// The name of a job as it may be shown.

@@ -2,7 +2,7 @@
 
 use reqwest::Url;
 
-use super::fault::{Code, Position};
+use super::fault::{FaultCode, Position};
 use super::grammar::{self, ValueFault};
 use super::keys::{self, notify as notify_keys};
 use super::reader::Reader;
@@ -48,7 +48,7 @@ fn targets(node: &Node, reader: &mut Reader<'_>) -> Targets {
             if targets.iter().any(|other| other.key() == target.key()) {
                 reader.fault(
                     item.at,
-                    Code::DuplicateKey,
+                    FaultCode::DuplicateKey,
                     "the same target stands above; put their occasions together",
                 );
             }
@@ -57,7 +57,7 @@ fn targets(node: &Node, reader: &mut Reader<'_>) -> Targets {
     }
     if count > TARGETS_MAX {
         let text = format!("{count} targets are too many (max {TARGETS_MAX})");
-        reader.fault(node.at, Code::TooLong, text);
+        reader.fault(node.at, FaultCode::TooLong, text);
     }
     targets.into()
 }
@@ -85,20 +85,20 @@ fn entry(node: &Node, reader: &mut Reader<'_>) -> Vec<Target> {
         (Some(only), None) => only,
         (Some(_), Some((_, second))) => {
             let text = "a target has one of webhook, slack and email; make two targets of these";
-            reader.fault(second.at, Code::InvalidValue, text);
+            reader.fault(second.at, FaultCode::InvalidValue, text);
             return Vec::new();
         }
         (None, _) => {
             let text = "a target needs \"webhook\" or \"slack\" with a URL, or \"email\" with an address";
-            reader.fault(node.at, Code::MissingField, text);
+            reader.fault(node.at, FaultCode::MissingField, text);
             return Vec::new();
         }
     };
     if let Some(node) = scope.find("secret").filter(|_| kind != TargetKind::Webhook) {
-        reader.fault(node.at, Code::InvalidValue, "only messages to a webhook are signed");
+        reader.fault(node.at, FaultCode::InvalidValue, "only messages to a webhook are signed");
     }
     if let Some(node) = scope.find("format").filter(|_| kind != TargetKind::Slack) {
-        reader.fault(node.at, Code::InvalidValue, "only messages to slack have a format");
+        reader.fault(node.at, FaultCode::InvalidValue, "only messages to slack have a format");
     }
     let endpoints = match kind {
         TargetKind::Webhook => {
@@ -116,7 +116,7 @@ fn chat(place: &Node, format: ChatFormat, reader: &mut Reader<'_>) -> Option<End
     let url = read_url(place, reader)?;
     if format == ChatFormat::Discord && url.path().ends_with("/slack") {
         let text = "Discord takes the format of Slack at a URL that ends with /slack: remove either this end or \"format\"";
-        reader.fault(place.at, Code::InvalidValue, text);
+        reader.fault(place.at, FaultCode::InvalidValue, text);
     }
     Some(Endpoint::Slack { url, format })
 }
@@ -125,17 +125,17 @@ fn recipients(node: &Node, reader: &mut Reader<'_>) -> Vec<Endpoint> {
     match reader.environment.mail() {
         MailSupport::Absent => {
             let text = "this server sends no e-mail; start it with --smtp and --smtp-from (LONGSHORE_SMTP, LONGSHORE_SMTP_FROM)";
-            reader.fault(node.at, Code::InvalidValue, text);
+            reader.fault(node.at, FaultCode::InvalidValue, text);
         }
         MailSupport::Unknown => {
             let text = "a server without --smtp and --smtp-from refuses recipients of e-mail";
-            reader.collector.warning(node.at, Code::NeedsMailServer, text);
+            reader.collector.warning(node.at, FaultCode::NeedsMailServer, text);
         }
         MailSupport::Present => {}
     }
     let texts = reader.texts(node);
     if node.is_empty_list() {
-        reader.fault(node.at, Code::InvalidValue, "name at least one address");
+        reader.fault(node.at, FaultCode::InvalidValue, "name at least one address");
     }
     let mut recipients = Vec::new();
     for (at, text) in texts {
@@ -143,7 +143,7 @@ fn recipients(node: &Node, reader: &mut Reader<'_>) -> Vec<Endpoint> {
             Some(recipient) => recipients.push(Endpoint::Email(recipient)),
             None => {
                 let text = "this is not an address such as ops@example.org, without a name";
-                reader.fault(at, Code::InvalidValue, text);
+                reader.fault(at, FaultCode::InvalidValue, text);
             }
         }
     }
@@ -154,7 +154,7 @@ fn occasions(node: &Node, reader: &mut Reader<'_>) -> Occasions {
     let chosen: Vec<Occasion> =
         reader.texts(node).iter().filter_map(|(at, text)| occasion(*at, text, reader)).collect();
     if node.is_empty_list() {
-        reader.fault(node.at, Code::InvalidValue, "name at least one occasion");
+        reader.fault(node.at, FaultCode::InvalidValue, "name at least one occasion");
     }
     chosen.into_iter().collect()
 }
@@ -170,7 +170,7 @@ fn occasion(at: Position, text: &str, reader: &mut Reader<'_>) -> Option<Occasio
             .map(|name| format!(": did you mean \"{name}\"?"))
             .unwrap_or_default();
         let form = format!("is none of {}{meant}", names.join(", "));
-        reader.refuse(at, ValueFault::input(Code::InvalidChoice, text, form));
+        reader.refuse(at, ValueFault::input(FaultCode::InvalidChoice, text, form));
     }
     found
 }
@@ -179,18 +179,22 @@ fn read_url(node: &Node, reader: &mut Reader<'_>) -> Option<Url> {
     let text = reader.text(node)?;
     if text.len() > URL_BYTES_MAX {
         let text = format!("the URL is too long with {} bytes (max {URL_BYTES_MAX})", text.len());
-        reader.fault(node.at, Code::TooLong, text);
+        reader.fault(node.at, FaultCode::TooLong, text);
         return None;
     }
     let url = Url::parse(&text)
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some());
     let Some(url) = url else {
-        reader.fault(node.at, Code::InvalidValue, "this is not a URL that begins with https:// or http://");
+        reader.fault(
+            node.at,
+            FaultCode::InvalidValue,
+            "this is not a URL that begins with https:// or http://",
+        );
         return None;
     };
     if !url.username().is_empty() || url.password().is_some() {
-        reader.fault(node.at, Code::InvalidValue, "a URL with a user or password is not supported");
+        reader.fault(node.at, FaultCode::InvalidValue, "a URL with a user or password is not supported");
         return None;
     }
     Some(url)
@@ -200,11 +204,11 @@ fn secrets(node: &Node, reader: &mut Reader<'_>) -> Vec<SigningSecret> {
     let texts = reader.texts(node);
     // Without a secret, messages would not be signed.
     if node.is_empty_list() {
-        reader.fault(node.at, Code::InvalidValue, "give at least one secret, or leave out the key");
+        reader.fault(node.at, FaultCode::InvalidValue, "give at least one secret, or leave out the key");
     }
     if texts.len() > SECRETS_MAX {
         let text = format!("{} secrets are too many (max {SECRETS_MAX})", texts.len());
-        reader.fault(node.at, Code::TooLong, text);
+        reader.fault(node.at, FaultCode::TooLong, text);
     }
     let mut secrets = Vec::new();
     for (at, text) in texts {
@@ -212,7 +216,7 @@ fn secrets(node: &Node, reader: &mut Reader<'_>) -> Vec<SigningSecret> {
             Some(secret) => secrets.push(secret),
             None => {
                 let text = "a secret is whsec_ and 24 to 64 random bytes as Base64: echo whsec_$(openssl rand -base64 32)";
-                reader.fault(at, Code::InvalidValue, text);
+                reader.fault(at, FaultCode::InvalidValue, text);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::labels;
 
-use super::fault::{Code, Position, quoted};
+use super::fault::{FaultCode, Position, quoted};
 use super::grammar::{self, ValueFault};
 use super::reader::Reader;
 use super::scope::Scope;
@@ -131,7 +131,7 @@ fn read_value(node: &Node, reader: &mut Reader<'_>) -> Option<(VariableValue, bo
     }
     let Value::Scalar(scalar) = &node.value else {
         let text = format!("expected text or a number, found {}", node.describe());
-        reader.collector.fault_without_value(node.at, Code::ExpectedType, text);
+        reader.collector.fault_without_value(node.at, FaultCode::ExpectedType, text);
         return None;
     };
     let (code, text) = match scalar.meaning() {
@@ -139,9 +139,9 @@ fn read_value(node: &Node, reader: &mut Reader<'_>) -> Option<(VariableValue, bo
             let value = substitute(node.at, &scalar.text, reader)?;
             return Some((value, !scalar.text.contains("${")));
         }
-        ScalarMeaning::Null => (Code::ExpectedString, "a name needs a value; \"\" is an empty one"),
+        ScalarMeaning::Null => (FaultCode::ExpectedString, "a name needs a value; \"\" is an empty one"),
         ScalarMeaning::Bool(_) | ScalarMeaning::Ambiguous => {
-            (Code::AmbiguousScalar, "may be taken for a boolean: quote it")
+            (FaultCode::AmbiguousScalar, "may be taken for a boolean: quote it")
         }
     };
     reader.collector.fault_without_value(node.at, code, text);
@@ -151,12 +151,12 @@ fn read_value(node: &Node, reader: &mut Reader<'_>) -> Option<(VariableValue, bo
 fn read_item(node: &Node, reader: &mut Reader<'_>) -> Option<NamedValue> {
     let Value::Scalar(scalar) = &node.value else {
         let text = format!("expected NAME=value, found {}", node.describe());
-        reader.collector.fault_without_value(node.at, Code::ExpectedType, text);
+        reader.collector.fault_without_value(node.at, FaultCode::ExpectedType, text);
         return None;
     };
     let Some((name, value)) = scalar.text.split_once('=') else {
         let text = "expected NAME=value; a name without a value is not taken from anywhere";
-        reader.collector.fault_without_value(node.at, Code::InvalidValue, text);
+        reader.collector.fault_without_value(node.at, FaultCode::InvalidValue, text);
         return None;
     };
     let literal = !value.contains("${");
@@ -180,7 +180,7 @@ fn refuse_repeated(pairs: &[NamedValue], reader: &mut Reader<'_>) {
     for pair in pairs {
         if let Some(line) = first.insert(pair.name.as_str(), pair.name_at.line) {
             let text = format!("{} was first defined at line {line}", quoted(&pair.name));
-            reader.collector.fault_without_value(pair.name_at, Code::DuplicateKey, text);
+            reader.collector.fault_without_value(pair.name_at, FaultCode::DuplicateKey, text);
         }
     }
 }
@@ -201,7 +201,7 @@ fn check_variable(pair: NamedValue, reader: &mut Reader<'_>) -> Option<(String, 
             "the value of {} looks like a secret; keep it out of the file with ${{NAME}} or env_file",
             pair.name
         );
-        reader.collector.warning(pair.value_at, Code::LooksLikeSecret, text);
+        reader.collector.warning(pair.value_at, FaultCode::LooksLikeSecret, text);
     }
     Some((pair.name, pair.value))
 }
@@ -210,7 +210,7 @@ fn check_label(pair: &NamedValue, reader: &mut Reader<'_>) {
     if !labels::is_name(&pair.name) || pair.name.len() > LABEL_BYTES_MAX {
         reader.fault(
             pair.name_at,
-            Code::InvalidValue,
+            FaultCode::InvalidValue,
             format!("{} is not a label: letters, digits, . _ - /", quoted(&pair.name)),
         );
     }
@@ -220,18 +220,18 @@ fn check_label(pair: &NamedValue, reader: &mut Reader<'_>) {
                 "{} is reserved: labels that start with {prefix} are not for jobs",
                 quoted(&pair.name)
             );
-            reader.fault(pair.name_at, Code::ReservedName, text);
+            reader.fault(pair.name_at, FaultCode::ReservedName, text);
         }
     }
     let VariableValue::Text(value) = &pair.value else {
         let text = "a parameter or a secret can be used in `command` and `environment` only";
-        reader.fault(pair.value_at, Code::InvalidSubstitution, text);
+        reader.fault(pair.value_at, FaultCode::InvalidSubstitution, text);
         return;
     };
     if value.chars().any(char::is_control) {
         reader.fault(
             pair.value_at,
-            Code::InvalidValue,
+            FaultCode::InvalidValue,
             "the value of a label must not contain control characters",
         );
     }
@@ -262,7 +262,7 @@ fn read_file(
         }
         let Some((name, value)) = trimmed.split_once('=') else {
             let text = "expected NAME=value; a name without a value is not taken from anywhere";
-            reader.collector.fault_in_file(&shown, at, Code::InvalidValue, text);
+            reader.collector.fault_in_file(&shown, at, FaultCode::InvalidValue, text);
             continue;
         };
         let value = unquoted(value.trim());
@@ -272,7 +272,7 @@ fn read_file(
                 reader.collector.fault_in_file(
                     &shown,
                     at,
-                    Code::NulByte,
+                    FaultCode::NulByte,
                     "a NUL character cannot be passed on",
                 );
             }
@@ -287,7 +287,7 @@ fn read_file(
 /// The same fault without the name: text before a `=` may be part of a secret, such as the last line of a key.
 fn without_name(wrong: ValueFault) -> ValueFault {
     let text = match wrong.code {
-        Code::ReservedName => "Longshore sets the variables LONGSHORE_* itself",
+        FaultCode::ReservedName => "Longshore sets the variables LONGSHORE_* itself",
         _ => "what stands before \"=\" is not a name for a variable: [A-Za-z_][A-Za-z0-9_]{0,127}",
     };
     ValueFault::new(wrong.code, text)

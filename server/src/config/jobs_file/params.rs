@@ -6,7 +6,7 @@ use scheduler::params::{Absence, Bounds, Field, JobParams, Param, ParamKind, Par
 use serde_json::Value as Json;
 
 use super::container::ParamUses;
-use super::fault::{Code, Position, quoted};
+use super::fault::{FaultCode, Position, quoted};
 use super::grammar::{self, ValueFault};
 use super::keys;
 use super::quantity;
@@ -41,7 +41,7 @@ pub(super) fn read(
     if declared.len() > PARAMS_MAX {
         let at = scope.own_position(&["params"], Position::FILE);
         let text = format!("{} parameters are too many (max {PARAMS_MAX})", declared.len());
-        reader.fault(at, Code::TooLong, text);
+        reader.fault(at, FaultCode::TooLong, text);
     }
     let params = Params {
         declared,
@@ -94,7 +94,7 @@ fn check_uses(params: &Params, uses: &ParamUses, reader: &mut Reader<'_>) {
                  use a variable",
                 quoted(name)
             );
-            reader.fault(*at, Code::InvalidParam, text);
+            reader.fault(*at, FaultCode::InvalidParam, text);
         }
     }
     for (_, (at, name)) in &uses.environment {
@@ -111,7 +111,7 @@ fn known<'p>(params: &'p Params, at: Position, name: &str, reader: &mut Reader<'
             None if params.declared.is_empty() => "declare it under `params`".to_owned(),
             None => format!("the job has {}", names().collect::<Vec<_>>().join(", ")),
         };
-        reader.fault(at, Code::UnknownParam, format!("there is no parameter {}: {hint}", quoted(name)));
+        reader.fault(at, FaultCode::UnknownParam, format!("there is no parameter {}: {hint}", quoted(name)));
     }
     found
 }
@@ -146,7 +146,7 @@ fn param(name: &str, name_at: Position, node: &Node, reader: &mut Reader<'_>) ->
     let mut param = Param { name: name.to_owned(), kind, absence: Absence::Refused, secret, description };
     if let Some(node) = scope.find("default") {
         if let Some((at, Some(true))) = required {
-            reader.fault(at, Code::InvalidParam, "a parameter with a default is never required");
+            reader.fault(at, FaultCode::InvalidParam, "a parameter with a default is never required");
         }
         let Some(value) = json(node, reader) else {
             param.absence = Absence::Allowed;
@@ -160,7 +160,7 @@ fn param(name: &str, name_at: Position, node: &Node, reader: &mut Reader<'_>) ->
             Err(fault) => {
                 param.absence = Absence::Allowed;
                 let text = format!("the default does not fit: {}", fault_text(&fault, Some(node), reader));
-                reader.collector.fault_without_value(node.at, Code::InvalidParam, text);
+                reader.collector.fault_without_value(node.at, FaultCode::InvalidParam, text);
             }
         }
     } else if matches!(required, Some((_, Some(false)))) {
@@ -191,7 +191,7 @@ fn check_name(name: &str) -> Result<(), ValueFault> {
         "is not a name for a parameter: [a-z][a-z0-9_]{{0,62}}; a job reads it as {}",
         variable_of("name")
     );
-    Err(ValueFault::input(Code::InvalidName, name, form))
+    Err(ValueFault::input(FaultCode::InvalidName, name, form))
 }
 
 fn kind(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<ParamKind> {
@@ -201,7 +201,7 @@ fn kind(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<ParamKind> {
             return Vec::new();
         }
         if items.is_empty() || items.len() > ITEMS_MAX {
-            reader.fault(node.at, Code::InvalidParam, format!("name 1 to {ITEMS_MAX} values"));
+            reader.fault(node.at, FaultCode::InvalidParam, format!("name 1 to {ITEMS_MAX} values"));
         }
         for (at, item) in &items {
             reader.accept(*at, grammar::env_value(item));
@@ -224,7 +224,7 @@ fn kind(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<ParamKind> {
     for key in misfits {
         if let Some(node) = scope.find(key) {
             let text = format!("\"{key}\" means nothing for the type {name}");
-            reader.fault(node.at, Code::InvalidParam, text);
+            reader.fault(node.at, FaultCode::InvalidParam, text);
         }
     }
     Some(match name {
@@ -245,7 +245,11 @@ fn kind(scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<ParamKind> {
         "enum" => {
             if items.is_none() {
                 let at = scope.own_position(&["type"], Position::FILE);
-                reader.fault(at, Code::InvalidParam, "the type enum needs \"enum\", the list of its values");
+                reader.fault(
+                    at,
+                    FaultCode::InvalidParam,
+                    "the type enum needs \"enum\", the list of its values",
+                );
             }
             ParamKind::Enum(items.unwrap_or_default())
         }
@@ -273,7 +277,7 @@ fn bounds<T: PartialOrd + Copy>(
         parse(&text)
             .map_err(|form| {
                 let text = format!("{} is not {form}", reader.shown(node.at, &text));
-                reader.fault(node.at, Code::InvalidParam, text);
+                reader.fault(node.at, FaultCode::InvalidParam, text);
             })
             .ok()
     };
@@ -282,7 +286,7 @@ fn bounds<T: PartialOrd + Copy>(
         && min > max
     {
         let at = scope.own_position(&["max"], Position::FILE);
-        reader.fault(at, Code::InvalidParam, "max is less than min");
+        reader.fault(at, FaultCode::InvalidParam, "max is less than min");
     }
     bounds
 }
@@ -297,7 +301,7 @@ fn pattern(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
     if let Err(error) = Pattern::new(&scalar.text) {
         let reason = refusal_of_pattern(&error);
         let text = format!("{} is not a regular expression: {reason}", quoted(&scalar.text));
-        reader.fault(node.at, Code::InvalidParam, text);
+        reader.fault(node.at, FaultCode::InvalidParam, text);
         return None;
     }
     Some(scalar.text.clone())
@@ -322,7 +326,7 @@ fn json(node: &Node, reader: &mut Reader<'_>) -> Option<Json> {
             }
             ScalarMeaning::Text | ScalarMeaning::Ambiguous => reader.text(node).map(Json::String),
             ScalarMeaning::Null => {
-                reader.fault(node.at, Code::ExpectedString, "a value is missing; \"\" is an empty one");
+                reader.fault(node.at, FaultCode::ExpectedString, "a value is missing; \"\" is an empty one");
                 None
             }
         },
@@ -360,7 +364,7 @@ pub(super) fn of_schedule(
                 }
                 let text = fault_text(&fault, value, reader);
                 let at = value.map_or(schedule_at, |value| value.at);
-                reader.collector.fault_without_value(at, Code::InvalidParam, text);
+                reader.collector.fault_without_value(at, FaultCode::InvalidParam, text);
             }
             None
         }

@@ -7,7 +7,7 @@ use scheduler::placement::rules::{
     Comparison, Condition, LabelRule, PlacementRules, Preference, WorkerSelector,
 };
 
-use super::fault::{Code, Position};
+use super::fault::{FaultCode, Position};
 use super::grammar::{self, ValueFault};
 use super::keys;
 use super::reader::Reader;
@@ -36,7 +36,7 @@ fn requires(node: &Node, reader: &mut Reader<'_>) -> Vec<LabelRule> {
                 reader.accept(pair.key_at, check_label_name(&pair.key))?;
                 let values = loose_texts(&pair.value, reader);
                 if pair.value.is_empty_list() {
-                    reader.fault(pair.value.at, Code::InvalidValue, "name at least one value");
+                    reader.fault(pair.value.at, FaultCode::InvalidValue, "name at least one value");
                 }
                 values.iter().for_each(|(at, value)| warn_of_condition(&pair.key, value, *at, reader));
                 let values = values.into_iter().map(|(_, value)| value).collect();
@@ -65,7 +65,7 @@ fn warn_of_condition(label: &str, value: &str, at: Position, reader: &mut Reader
         "{} is compared with the value of the label {label} as it stands. For a condition write a list, such as requires: [\"{shown}\"]",
         reader.shown(at, value)
     );
-    reader.collector.warning(at, Code::LooksLikeCondition, text);
+    reader.collector.warning(at, FaultCode::LooksLikeCondition, text);
 }
 
 fn prefers(node: &Node, reader: &mut Reader<'_>) -> Vec<Preference> {
@@ -89,7 +89,7 @@ fn workers(node: &Node, reader: &mut Reader<'_>) -> Vec<WorkerSelector> {
             return Some(WorkerSelector::Id(WorkerId(id)));
         }
         if text.is_empty() || text.chars().any(char::is_control) {
-            reader.fault(at, Code::InvalidValue, "expected the id or the name of a worker");
+            reader.fault(at, FaultCode::InvalidValue, "expected the id or the name of a worker");
             return None;
         }
         reader.accept(at, grammar::at_most(&text, WORKER_NAME_BYTES_MAX))?;
@@ -104,7 +104,7 @@ fn workers(node: &Node, reader: &mut Reader<'_>) -> Vec<WorkerSelector> {
 fn check_count<T>(list: Vec<T>, node: &Node, reader: &mut Reader<'_>) -> Vec<T> {
     if list.len() > ENTRIES_MAX {
         let text = format!("{} entries are too many (max {ENTRIES_MAX})", list.len());
-        reader.fault(node.at, Code::TooLong, text);
+        reader.fault(node.at, FaultCode::TooLong, text);
     }
     list
 }
@@ -156,7 +156,7 @@ pub(crate) fn label_rule(text: &str) -> Result<LabelRule, ValueFault> {
         if let Some((label, bound)) = trimmed.split_once(comparison.sign()) {
             let bound = bound.trim().parse().map_err(|_| {
                 ValueFault::input(
-                    Code::InvalidValue,
+                    FaultCode::InvalidValue,
                     text,
                     "compares with something that is not a whole number",
                 )
@@ -177,7 +177,7 @@ pub(crate) fn label_rule(text: &str) -> Result<LabelRule, ValueFault> {
 fn wrong(text: &str) -> ValueFault {
     let form =
         "is not a condition, such as gpu, !gpu, zone=a, zone in (a, b), zone not in (a, b) or cores >= 8";
-    ValueFault::input(Code::InvalidValue, text, form)
+    ValueFault::input(FaultCode::InvalidValue, text, form)
 }
 
 /// Checks the name of a label.
@@ -187,7 +187,9 @@ fn wrong(text: &str) -> ValueFault {
 pub(crate) fn check_label_name(text: &str) -> Result<(), ValueFault> {
     match labels::is_name(text) && text.len() <= labels::ASKED_NAME_BYTES_MAX {
         true => Ok(()),
-        false => Err(ValueFault::input(Code::InvalidValue, text, "is not a label: letters, digits, . _ - /")),
+        false => {
+            Err(ValueFault::input(FaultCode::InvalidValue, text, "is not a label: letters, digits, . _ - /"))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::SpanRelativeTo;
 use jiff::fmt::friendly::SpanParser;
 
-use super::fault::Code;
+use super::fault::FaultCode;
 use super::grammar::ValueFault;
 
 type Checked<T> = Result<T, ValueFault>;
@@ -19,13 +19,21 @@ pub(crate) fn duration(text: &str, from: Duration, to: Duration) -> Checked<Dura
             true => "give it a unit, such as 90s",
             false => "write 90s, 1h30m or 2 days",
         };
-        ValueFault::input(Code::InvalidDuration, text, format!("is not a duration from {}; {hint}", limits()))
+        ValueFault::input(
+            FaultCode::InvalidDuration,
+            text,
+            format!("is not a duration from {}; {hint}", limits()),
+        )
     };
     let span = SpanParser::new().parse_span(text).map_err(|_| wrong())?;
     let exact = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
     let duration = Duration::try_from(exact).map_err(|_| wrong())?;
     if duration < from || duration > to {
-        return Err(ValueFault::input(Code::InvalidDuration, text, format!("is not within {}", limits())));
+        return Err(ValueFault::input(
+            FaultCode::InvalidDuration,
+            text,
+            format!("is not within {}", limits()),
+        ));
     }
     Ok(Duration::new(duration.as_secs(), duration.subsec_millis() * 1_000_000))
 }
@@ -44,7 +52,7 @@ pub(crate) fn size(text: &str, from: u64, to: u64) -> Checked<u64> {
             false => "",
         };
         let told = format!("{reason} (min {}, max {}){unit}", bytes(from), bytes(to));
-        ValueFault::input(Code::InvalidSize, text, told)
+        ValueFault::input(FaultCode::InvalidSize, text, told)
     };
     let wrong = || refused("is not a size such as 64m or 512m");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -86,7 +94,7 @@ pub(crate) fn thousandths(text: &str, from: u32, to: u32) -> Checked<u32> {
     let wrong = || {
         let (from, to) = (f64::from(from) / 1000.0, f64::from(to) / 1000.0);
         let form = format!("is not a number from {from} to {to} with at most three decimals");
-        ValueFault::input(Code::OutOfRange, text, form)
+        ValueFault::input(FaultCode::OutOfRange, text, form)
     };
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -137,7 +145,11 @@ mod tests {
         for bad in
             ["-5s", "0", "0s", "5 parsecs", "1e99h", "31d", "", "90", "1mo", "99999999999999999999h", "500ms"]
         {
-            assert_eq!(duration(bad, SECOND, MONTH).expect_err(bad).code, Code::InvalidDuration, "{bad}");
+            assert_eq!(
+                duration(bad, SECOND, MONTH).expect_err(bad).code,
+                FaultCode::InvalidDuration,
+                "{bad}"
+            );
         }
     }
 
@@ -150,7 +162,7 @@ mod tests {
         for bad in
             ["12 potatoes", "1", "", "m", "-1g", "1.5g", "99999999999999999999", "18446744073709551615t"]
         {
-            assert_eq!(size(bad, 6 << 20, 1 << 40).expect_err(bad).code, Code::InvalidSize, "{bad}");
+            assert_eq!(size(bad, 6 << 20, 1 << 40).expect_err(bad).code, FaultCode::InvalidSize, "{bad}");
         }
     }
 

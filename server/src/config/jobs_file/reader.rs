@@ -13,7 +13,7 @@ use std::time::Duration;
 use scheduler::params::Word;
 
 use super::collector::Collector;
-use super::fault::{Code, Position, quoted};
+use super::fault::{FaultCode, Position, quoted};
 use super::grammar::{self, ValueFault};
 use super::hook_graph::HookGraph;
 use super::keys::Range;
@@ -86,12 +86,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn fault(&mut self, at: Position, code: Code, text: impl Into<String>) {
+    pub(super) fn fault(&mut self, at: Position, code: FaultCode, text: impl Into<String>) {
         self.collector.fault(at, code, text);
     }
 
     pub(super) fn wrong_type(&mut self, node: &Node, expected: &str) {
-        self.fault(node.at, Code::ExpectedType, format!("expected {expected}, found {}", node.describe()));
+        let text = format!("expected {expected}, found {}", node.describe());
+        self.fault(node.at, FaultCode::ExpectedType, text);
     }
 
     /// Returns the value, or records the fault.
@@ -216,7 +217,9 @@ impl<'a> Reader<'a> {
         let text = self.bare(node, "true or false")?;
         match (Scalar { text, plain: true }).meaning() {
             ScalarMeaning::Bool(value) => return Some(value),
-            ScalarMeaning::Ambiguous => self.fault(node.at, Code::AmbiguousScalar, "write true or false"),
+            ScalarMeaning::Ambiguous => {
+                self.fault(node.at, FaultCode::AmbiguousScalar, "write true or false")
+            }
             _ => self.wrong_type(node, "true or false"),
         }
         None
@@ -231,7 +234,7 @@ impl<'a> Reader<'a> {
         let number = text.parse().ok().filter(|number| (range.from..=range.to).contains(number));
         if number.is_none() {
             let form = format!("is not a whole number in {}..{}", range.from, range.to);
-            self.refuse(node.at, ValueFault::input(Code::OutOfRange, &text, form));
+            self.refuse(node.at, ValueFault::input(FaultCode::OutOfRange, &text, form));
         }
         number
     }
@@ -306,7 +309,7 @@ impl<'a> Reader<'a> {
         if found.is_none() {
             let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
             let form = format!("is none of {}", names.join(", "));
-            self.refuse(at, ValueFault::input(Code::InvalidChoice, text, form));
+            self.refuse(at, ValueFault::input(FaultCode::InvalidChoice, text, form));
         }
         found
     }
@@ -325,7 +328,7 @@ impl<'a> Reader<'a> {
     /// The text with its variables replaced; nothing if it is left out.
     pub(super) fn replaced(&mut self, at: Position, text: &str) -> Option<Result<String, ValueFault>> {
         let replaced = substitute::replace(text, self.environment).map(Cow::into_owned);
-        let is_unset = replaced.as_ref().is_err_and(|wrong| wrong.code == Code::UnsetVariable);
+        let is_unset = replaced.as_ref().is_err_and(|wrong| wrong.code == FaultCode::UnsetVariable);
         if is_unset && self.environment.is_elsewhere() {
             self.left_out.insert(at);
             return None;
@@ -358,15 +361,15 @@ impl<'a> Reader<'a> {
             ScalarMeaning::Text => return Some(scalar),
             ScalarMeaning::Ambiguous | ScalarMeaning::Bool(_) => {
                 let text = format!("{} may be taken for a boolean: quote it", quoted(&scalar.text));
-                self.fault(node.at, Code::AmbiguousScalar, text);
+                self.fault(node.at, FaultCode::AmbiguousScalar, text);
             }
             ScalarMeaning::Null => {
                 let text = "expected a string, found nothing: write one, or remove it; \
                             a word such as null is one if you quote it";
-                self.fault(node.at, Code::ExpectedString, text);
+                self.fault(node.at, FaultCode::ExpectedString, text);
             }
             ScalarMeaning::Number => {
-                self.fault(node.at, Code::ExpectedString, "expected a string, found a number: quote it")
+                self.fault(node.at, FaultCode::ExpectedString, "expected a string, found a number: quote it")
             }
         }
         None
@@ -381,7 +384,7 @@ impl<'a> Reader<'a> {
             Value::Scalar(_) => {
                 self.fault(
                     node.at,
-                    Code::ExpectedType,
+                    FaultCode::ExpectedType,
                     format!("expected {expected}, found text: remove the quotes"),
                 );
                 None

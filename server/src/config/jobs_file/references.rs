@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::annotate::annotate;
 use super::collector::Collector;
-use super::fault::{Code, Faults, Position, quoted};
+use super::fault::{FaultCode, Faults, Position, quoted};
 use super::sources::Sources;
 use super::tree::{self, Map, Node, Value};
 
@@ -99,7 +99,7 @@ impl References {
                 "a plan or a deploy takes from the server only what its jobs.yaml, present or accepted last, takes under the same key {same}, and that \
                  takes no {taken} so under {key}; check the file with 'longshore validate' on the server, and bring it there once by hand",
             );
-            collector.fault_without_value(first.at, Code::UnsetVariable, text);
+            collector.fault_without_value(first.at, FaultCode::UnsetVariable, text);
         }
         annotate(collector.finish(), sources, &[]).map(drop)
     }

@@ -3,7 +3,7 @@
 use scheduler::limits::rules::{LimitRules, OnFull};
 use scheduler::placement::rules::{PlacementRules, RunOn, WorkerSelector};
 
-use super::fault::Code;
+use super::fault::FaultCode;
 use super::grammar::ValueFault;
 use super::reader::Reader;
 use super::scope::Scope;
@@ -26,7 +26,7 @@ fn value(node: &Node, reader: &mut Reader<'_>) -> Option<RunOn> {
     };
     if found.is_none() {
         let form = format!("is neither one, all, nor a number of workers in 1..{}", RunOn::COUNT_MAX);
-        reader.accept::<()>(node.at, Err(ValueFault::input(Code::InvalidValue, &text, form)));
+        reader.accept::<()>(node.at, Err(ValueFault::input(FaultCode::InvalidValue, &text, form)));
     }
     found
 }
@@ -44,7 +44,7 @@ pub(super) fn check(
     if on_full != OnFull::Queue {
         let text = "on several workers each member takes a permit of its own, so concurrency.on_full must be queue: \
                     with any other the members would refuse or cancel each other";
-        reader.fault(node.at, Code::InvalidValue, text);
+        reader.fault(node.at, FaultCode::InvalidValue, text);
     }
     let are_ids = placement.workers.iter().all(|worker| matches!(worker, WorkerSelector::Id(_)));
     let listed = placement.workers.len();
@@ -56,6 +56,6 @@ pub(super) fn check(
         let count = reader.as_written(node.at, &count.to_string());
         let text =
             format!("the job needs {count} workers, and `workers` lists {listed}: list more, or write all");
-        reader.fault(node.at, Code::InvalidValue, text);
+        reader.fault(node.at, FaultCode::InvalidValue, text);
     }
 }

@@ -14,7 +14,7 @@ use scheduler::schedule::{
     Zone,
 };
 
-use super::fault::{Code, Position};
+use super::fault::{FaultCode, Position};
 use super::grammar;
 use super::keys;
 use super::pairs;
@@ -81,7 +81,7 @@ fn schedules(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Vec
     };
     if items.len() > SCHEDULES_MAX {
         let text = format!("{} schedules are too many (max {SCHEDULES_MAX})", items.len());
-        reader.fault(node.at, Code::TooLong, text);
+        reader.fault(node.at, FaultCode::TooLong, text);
     }
     let mut positions: BTreeMap<String, Position> = BTreeMap::new();
     let mut schedules = Vec::new();
@@ -98,7 +98,7 @@ fn schedules(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Vec
                 let id = reader.shown(at.unwrap_or(item.at), schedule.id.as_str());
                 format!("the schedule {id} was first defined at line {}", first.line)
             };
-            reader.fault(item.at, Code::DuplicateKey, text);
+            reader.fault(item.at, FaultCode::DuplicateKey, text);
         }
         schedules.push((origin, schedule));
     }
@@ -142,11 +142,11 @@ fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Opti
     let variables = pairs::environment(scope, reader);
     for (_, (at, _)) in &variables.from_params {
         let text = "a schedule gives parameters their values with `params`; it cannot use them";
-        reader.fault(*at, Code::InvalidSubstitution, text);
+        reader.fault(*at, FaultCode::InvalidSubstitution, text);
     }
     for (_, (at, _)) in &variables.from_secrets {
         let text = "a schedule cannot use secrets: give them to the job, in its own `environment`";
-        reader.fault(*at, Code::InvalidSubstitution, text);
+        reader.fault(*at, FaultCode::InvalidSubstitution, text);
     }
     let environment = variables.fixed;
     let args = scope.find("args").and_then(|node| reader.words(node)).unwrap_or_default();
@@ -170,17 +170,17 @@ fn schedule(node: &Node, context: &Context<'_>, reader: &mut Reader<'_>) -> Opti
         && end < start
     {
         let at = scope.own_position(&["end_at"], node.at);
-        reader.fault(at, Code::OutOfRange, "end_at is earlier than start_at");
+        reader.fault(at, FaultCode::OutOfRange, "end_at is earlier than start_at");
     } else if schedule.is_empty() {
         let rule = reader.as_written(rule_at, &schedule.rule.to_string());
         let text = format!("{rule} never fires: it has no slot between start_at and end_at");
-        reader.fault(rule_at, Code::ScheduleNeverFires, text);
+        reader.fault(rule_at, FaultCode::ScheduleNeverFires, text);
     } else {
         warn_if_odd(&schedule, origin, context, reader);
     }
     if let Some((at, _)) = jitter.filter(|_| schedule.jitter_is_too_long(context.now)) {
         let text = "the jitter is not shorter than the time between two slots: the second could come first";
-        reader.fault(at, Code::OutOfRange, text);
+        reader.fault(at, FaultCode::OutOfRange, text);
     }
     Some((origin, schedule))
 }
@@ -193,10 +193,10 @@ fn rule(at: Position, map: &Map, zone: &Zone, reader: &mut Reader<'_>) -> Option
         let (at, code, text) = match given.get(1) {
             Some(second) => (
                 second.key_at,
-                Code::InvalidValue,
+                FaultCode::InvalidValue,
                 "give one of cron, every and at; several rules are a list",
             ),
-            None => (at, Code::MissingField, "a schedule needs one of cron, every and at"),
+            None => (at, FaultCode::MissingField, "a schedule needs one of cron, every and at"),
         };
         reader.fault(at, code, text);
         return None;
@@ -210,7 +210,7 @@ fn rule(at: Position, map: &Map, zone: &Zone, reader: &mut Reader<'_>) -> Option
                 Ok(rule) => rule,
                 Err(error) => {
                     let text = format!("{} is not an interval: {error}", reader.shown(node.at, &text));
-                    reader.fault(node.at, Code::InvalidDuration, text);
+                    reader.fault(node.at, FaultCode::InvalidDuration, text);
                     return None;
                 }
             }
@@ -221,7 +221,7 @@ fn rule(at: Position, map: &Map, zone: &Zone, reader: &mut Reader<'_>) -> Option
                 Ok(rule) => rule,
                 Err(error) => {
                     let text = format!("{}: {error}", reader.shown(node.at, &text));
-                    reader.fault(node.at, Code::InvalidTime, text);
+                    reader.fault(node.at, FaultCode::InvalidTime, text);
                     return None;
                 }
             }
@@ -236,7 +236,7 @@ fn cron(node: &Node, reader: &mut Reader<'_>) -> Option<Rule> {
         Ok(rule) => Some(rule),
         Err(RuleError::Cron(CronError::NeverFires)) => {
             let text = format!("{} never fires: there is no such date", reader.shown(node.at, &text));
-            reader.fault(node.at, Code::CronNeverFires, text);
+            reader.fault(node.at, FaultCode::CronNeverFires, text);
             None
         }
         Err(error) => {
@@ -248,7 +248,7 @@ fn cron(node: &Node, reader: &mut Reader<'_>) -> Option<Rule> {
                 }
                 _ => format!("{shown}: {error}"),
             };
-            reader.fault(node.at, Code::InvalidCron, text);
+            reader.fault(node.at, FaultCode::InvalidCron, text);
             None
         }
     }
@@ -264,7 +264,7 @@ fn zone(node: &Node, reader: &mut Reader<'_>) -> Option<Zone> {
             _ => "write a name of the IANA database, such as Europe/Berlin".to_owned(),
         };
         let text = format!("{} is no time zone: {hint}", reader.shown(node.at, &text));
-        reader.fault(node.at, Code::UnknownTimezone, text);
+        reader.fault(node.at, FaultCode::UnknownTimezone, text);
     }
     zone
 }
@@ -273,7 +273,7 @@ fn id(node: &Node, reader: &mut Reader<'_>) -> Option<String> {
     let id = reader.checked_text(node, grammar::schedule_id)?;
     if id.starts_with(DERIVED_PREFIX) {
         let text = format!("ids that begin with {DERIVED_PREFIX} are given to schedules without one");
-        reader.fault(node.at, Code::ReservedName, text);
+        reader.fault(node.at, FaultCode::ReservedName, text);
     }
     Some(id)
 }
@@ -288,7 +288,7 @@ fn instant(node: &Node, zone: &Zone, reader: &mut Reader<'_>) -> Option<Timestam
         "{} is no instant: write 2026-12-24T18:00:00Z, or 2026-12-24 18:00 in the schedule's timezone",
         reader.shown(node.at, &text)
     );
-    reader.fault(node.at, Code::InvalidTime, text);
+    reader.fault(node.at, FaultCode::InvalidTime, text);
     None
 }
 
@@ -302,7 +302,7 @@ fn warn_if_odd(schedule: &Schedule, origin: Origin, context: &Context<'_>, reade
             (oddity, next) if next.is_empty() || origin.has_variable => oddity.to_string(),
             (oddity, next) => format!("{oddity}; next fires: {}", next.join(", ")),
         };
-        reader.collector.warning(origin.rule_at, Code::OddSchedule, text);
+        reader.collector.warning(origin.rule_at, FaultCode::OddSchedule, text);
     }
 }
 
@@ -358,7 +358,7 @@ fn warn_of_skipped_slots(
             }
         };
         let text = format!("{distance}, and {length}: slots meanwhile are skipped (overlap: skip)");
-        reader.collector.warning(origin.rule_at, Code::FiresTooOften, text);
+        reader.collector.warning(origin.rule_at, FaultCode::FiresTooOften, text);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::fault::{Code, Position, quoted};
+use super::fault::{FaultCode, Position, quoted};
 use super::grammar;
 use super::keys::{self, Key};
 use super::reader::Reader;
@@ -56,7 +56,7 @@ impl<'a> Scope<'a> {
                         "resources.{} cannot be had with runtime process: nothing bounds what it uses; remove it, or use runtime docker",
                         limit.key
                     );
-                    reader.fault(limit.key_at, Code::UnsupportedField, text);
+                    reader.fault(limit.key_at, FaultCode::UnsupportedField, text);
                 }
                 continue;
             }
@@ -65,7 +65,7 @@ impl<'a> Scope<'a> {
                     "{} cannot be had with runtime process: {reason}; remove it, or use runtime docker",
                     quoted(name)
                 );
-                reader.fault(pair.key_at, Code::UnsupportedField, text);
+                reader.fault(pair.key_at, FaultCode::UnsupportedField, text);
             }
         }
         Self { own_only: keys::CONTAINER_ONLY, ..self }
@@ -179,7 +179,7 @@ pub(super) fn check_keys(map: &Map, keys: &[Key], extra: &[&str], reader: &mut R
                     quoted(&first.key),
                     first.key_at.line
                 );
-                reader.fault(pair.key_at, Code::DuplicateKey, text);
+                reader.fault(pair.key_at, FaultCode::DuplicateKey, text);
             }
             continue;
         }
@@ -204,18 +204,18 @@ const UNIT_SUFFIXES: [&str; 12] = [
     "_s",
 ];
 
-fn refusal(name: &str, keys: &[Key], extra: &[&str]) -> (Code, String) {
+fn refusal(name: &str, keys: &[Key], extra: &[&str]) -> (FaultCode, String) {
     let shown = quoted(name);
     if keys::FORBIDDEN.contains(&name) {
         let text = match name {
             "network_mode" => format!("{shown} is not supported: write \"network\""),
             _ => format!("{shown} would give the job control of the machine, and no worker can allow it"),
         };
-        return (Code::ForbiddenOption, text);
+        return (FaultCode::ForbiddenOption, text);
     }
     let is_job = keys.iter().any(|key| key.name == "hooks");
     if let Some((_, advice)) = keys::MISPLACED.iter().find(|(word, _)| is_job && *word == name) {
-        return (Code::UnknownField, format!("unknown field {shown}: {advice}"));
+        return (FaultCode::UnknownField, format!("unknown field {shown}: {advice}"));
     }
     let known = || keys.iter().map(|key| key.name).chain(extra.iter().copied());
     let is_known = |meant: &str| known().any(|key| Some(key) == meant.split('.').next());
@@ -224,14 +224,14 @@ fn refusal(name: &str, keys: &[Key], extra: &[&str]) -> (Code, String) {
     if let Some(stem) = stem.filter(|stem| is_known(keys::canonical(stem))) {
         let text =
             format!("unknown field {shown}: write \"{stem}\" with a unit, such as 90s, 1h30m or 500ms");
-        return (Code::UnknownField, text);
+        return (FaultCode::UnknownField, text);
     }
     let meant = misnomer.map(|(_, meant)| *meant).or_else(|| grammar::nearest(name, known()));
     let text = match meant {
         Some(key) => format!("unknown field {shown}: did you mean \"{key}\"?"),
         None => format!("unknown field {shown}; {}", known_keys(name, &known().collect::<Vec<_>>())),
     };
-    (Code::UnknownField, text)
+    (FaultCode::UnknownField, text)
 }
 
 /// A message does not list more keys than this.

@@ -7,7 +7,7 @@ use protocol::secret::is_secret_name;
 use scheduler::definition::SecretRefs;
 
 use super::container::ParamUses;
-use super::fault::{Code, Position};
+use super::fault::{FaultCode, Position};
 use super::reader::Reader;
 use super::scope::Scope;
 use super::substitute::SecretNames;
@@ -33,14 +33,14 @@ pub(super) fn read(
                 "{} is no name for a secret: 1 to 64 letters, digits, dots, dashes and underscores",
                 reader.shown(at, &name)
             );
-            reader.fault(at, Code::InvalidValue, text);
+            reader.fault(at, FaultCode::InvalidValue, text);
             continue;
         }
         named.entry(name).or_insert(at);
     }
     if let Some((_, at)) = named.iter().nth(SECRETS_MAX) {
         let text = format!("{} secrets are too many (max {SECRETS_MAX})", named.len());
-        reader.fault(*at, Code::TooLong, text);
+        reader.fault(*at, FaultCode::TooLong, text);
     }
     if is_job && runtime != RuntimeKind::Fake {
         for (name, at) in &named {
@@ -69,7 +69,7 @@ fn warn(name: &str, at: Position, reader: &mut Reader<'_>) {
         }
     };
     for text in texts {
-        reader.collector.warning(at, Code::Secret, text);
+        reader.collector.warning(at, FaultCode::Secret, text);
     }
 }
 

@@ -5,12 +5,12 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::fault::Code;
+use super::fault::FaultCode;
 use super::grammar::ValueFault;
 
 /// The text of a regular file of at most `bytes_max` bytes, without a byte order mark.
 pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, ValueFault> {
-    let cannot = |reason: String| ValueFault::new(Code::CannotRead, reason);
+    let cannot = |reason: String| ValueFault::new(FaultCode::CannotRead, reason);
     // Without O_NONBLOCK, opening a FIFO blocks until a writer opens it.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut file = OpenOptions::new()
@@ -39,20 +39,23 @@ pub(super) fn check_length(length: usize, bytes_max: usize) -> Result<(), ValueF
     if length <= bytes_max {
         return Ok(());
     }
-    Err(ValueFault::new(Code::FileTooLarge, format!("it is larger than {bytes_max} bytes")))
+    Err(ValueFault::new(FaultCode::FileTooLarge, format!("it is larger than {bytes_max} bytes")))
 }
 
 fn decode(content: Vec<u8>, bytes_max: usize) -> Result<String, ValueFault> {
     check_length(content.len(), bytes_max)?;
     if content.starts_with(&[0xff, 0xfe]) || content.starts_with(&[0xfe, 0xff]) {
         return Err(ValueFault::new(
-            Code::NotUtf8,
+            FaultCode::NotUtf8,
             "it begins with a mark of UTF-16 at byte offset 0; save it as UTF-8",
         ));
     }
     let text = String::from_utf8(content).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
-        ValueFault::new(Code::NotUtf8, format!("it is not UTF-8 at byte offset {offset}; save it as UTF-8"))
+        ValueFault::new(
+            FaultCode::NotUtf8,
+            format!("it is not UTF-8 at byte offset {offset}; save it as UTF-8"),
+        )
     })?;
     Ok(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::fault::{Code, Fault, Faults};
+use super::fault::{Fault, FaultCode, Faults};
 use super::grammar::ValueFault;
 use super::texts::{self, JobsText, NamedText};
 use super::{FILE_BYTES_MAX, source};
@@ -91,7 +91,7 @@ impl<'t> Sources<'t> {
     /// They are too long.
     pub(super) fn check_length(&self) -> Result<(), Faults> {
         let bytes = self.texts().map(str::len).sum();
-        let refuse = |code: Code, text: String| Err(Faults::one(Fault::of_file(&self.name, code, text)));
+        let refuse = |code: FaultCode, text: String| Err(Faults::one(Fault::of_file(&self.name, code, text)));
         match (source::check_length(bytes, FILE_BYTES_MAX), self.kind) {
             (Ok(()), _) => Ok(()),
             (Err(wrong), SourceKind::File) => refuse(wrong.code, wrong.to_string()),

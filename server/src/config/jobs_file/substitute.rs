@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use protocol::order::Intervals;
 
-use super::fault::{Code, quoted};
+use super::fault::{FaultCode, quoted};
 use super::grammar::{ValueFault, is_variable_name};
 use crate::policy::Policy;
 use crate::secrets::SecretsDir;
@@ -193,7 +193,7 @@ fn look_up<'e>(name: &str, environment: &'e Environment) -> Result<&'e str, Valu
         let text = format!(
             "${{{name}}} may only be a whole word of `command` or the whole value of a variable in `environment`"
         );
-        return Err(ValueFault::new(Code::InvalidSubstitution, text));
+        return Err(ValueFault::new(FaultCode::InvalidSubstitution, text));
     }
     if !is_variable_name(name) {
         return Err(malformed(&format!("{} is not the name of a variable", quoted(name))));
@@ -201,12 +201,12 @@ fn look_up<'e>(name: &str, environment: &'e Environment) -> Result<&'e str, Valu
     environment.find(name).ok_or_else(|| {
         let text =
             format!("{} is not set in the environment; a dollar that is meant as such is $$", quoted(name));
-        ValueFault::new(Code::UnsetVariable, text)
+        ValueFault::new(FaultCode::UnsetVariable, text)
     })
 }
 
 fn malformed(what: &str) -> ValueFault {
-    ValueFault::new(Code::InvalidSubstitution, format!("{what}; write ${{NAME}}, or $$ for a dollar"))
+    ValueFault::new(FaultCode::InvalidSubstitution, format!("{what}; write ${{NAME}}, or $$ for a dollar"))
 }
 
 #[cfg(test)]
@@ -236,11 +236,14 @@ mod tests {
 
     #[test]
     fn unset_and_malformed_variables_have_different_faults() {
-        assert_eq!(replace("${C}", &environment()).map_err(|wrong| wrong.code), Err(Code::UnsetVariable));
+        assert_eq!(
+            replace("${C}", &environment()).map_err(|wrong| wrong.code),
+            Err(FaultCode::UnsetVariable)
+        );
         for text in ["${", "${}", "${A:-b}", "${A"] {
             assert_eq!(
                 replace(text, &environment()).map_err(|wrong| wrong.code),
-                Err(Code::InvalidSubstitution),
+                Err(FaultCode::InvalidSubstitution),
                 "{text}"
             );
         }
@@ -253,7 +256,7 @@ mod tests {
             assert_eq!(param_reference(text), None, "{text}");
         }
         let wrong = replace("--size=${params.size}", &environment()).map_err(|wrong| wrong.code);
-        assert_eq!(wrong, Err(Code::InvalidSubstitution));
+        assert_eq!(wrong, Err(FaultCode::InvalidSubstitution));
         assert_eq!(replace("$${params.size}", &environment()).as_deref(), Ok("${params.size}"));
     }
 

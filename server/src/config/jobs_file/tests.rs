@@ -238,14 +238,14 @@ fn defaults_that_are_copied_into_every_job_have_a_limit() {
         faults.list.iter().map(|fault| fault.code).collect::<Vec<_>>()
     };
     assert!(parse(&text, 100_000).is_ok());
-    assert_eq!(codes(&text), [Code::TooLong]);
+    assert_eq!(codes(&text), [FaultCode::TooLong]);
     let with_another_fault = format!("{text}  last: {{imagee: x}}\n");
-    assert_eq!(codes(&with_another_fault), [Code::TooLong], "nobody reads on to the last one");
+    assert_eq!(codes(&with_another_fault), [FaultCode::TooLong], "nobody reads on to the last one");
     let repeated: String = (1..20).map(|n| format!("- {{name: j{n}, image: b, command: *c}}\n")).collect();
     let list = format!("- {{name: j0, image: b, command: &c [{}]}}\n{repeated}", "x".repeat(2_000));
-    assert_eq!(codes(&list), [Code::TooLong], "a list ends there, too");
+    assert_eq!(codes(&list), [FaultCode::TooLong], "a list ends there, too");
     let with_a_fault_before = format!("versio: 1\n{text}");
-    assert_eq!(codes(&with_a_fault_before), [Code::UnknownField, Code::TooLong]);
+    assert_eq!(codes(&with_a_fault_before), [FaultCode::UnknownField, FaultCode::TooLong]);
 }
 
 #[test]

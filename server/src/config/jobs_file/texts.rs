@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::{Code, Fault, Faults, quoted};
+use super::fault::{Fault, FaultCode, Faults, quoted};
 use super::grammar::ValueFault;
 use super::listing::{FILES_MAX, is_jobs_file, list};
 use super::{FILE_BYTES_MAX, source};
@@ -119,17 +119,18 @@ pub(super) fn read(path: &Path) -> Result<ReadTexts, Faults> {
 
 /// Reads the files until none of them has changed meanwhile: a deployment that swaps a link must not be read by halves.
 fn read_directory(path: &Path) -> Result<ReadTexts, Faults> {
-    let list = || list(path).map_err(|error| of_directory(path, Code::CannotRead, source::reason(&error)));
+    let list =
+        || list(path).map_err(|error| of_directory(path, FaultCode::CannotRead, source::reason(&error)));
     let mut before = list()?;
     for _ in 0..READINGS_MAX {
         if before.is_empty() && path.extension().is_some_and(|it| it == "yaml" || it == "yml") {
             let text = "it is an empty directory; Docker makes one where the file of a mount is missing";
-            return Err(of_directory(path, Code::CannotRead, text));
+            return Err(of_directory(path, FaultCode::CannotRead, text));
         }
         if before.len() > FILES_MAX {
             let text =
                 format!("more than {FILES_MAX} files *.yaml and *.yml; put more definitions into one file");
-            return Err(of_directory(path, Code::TooLong, text));
+            return Err(of_directory(path, FaultCode::TooLong, text));
         }
         let read = read_files(path, before.iter().map(|file| &*file.name));
         let after = list()?;
@@ -139,7 +140,7 @@ fn read_directory(path: &Path) -> Result<ReadTexts, Faults> {
         before = after;
     }
     let text = "its files change while they are read; load them again once that has ended";
-    Err(of_directory(path, Code::CannotRead, text))
+    Err(of_directory(path, FaultCode::CannotRead, text))
 }
 
 fn read_files<'n>(
@@ -151,7 +152,7 @@ fn read_files<'n>(
         let shown = name.to_string_lossy().replace(char::is_control, "\u{fffd}");
         if name.to_str() != Some(&*shown) {
             let reason = "its name has a character that cannot be shown; rename it";
-            unreadable.push((shown, ValueFault::new(Code::CannotRead, reason)));
+            unreadable.push((shown, ValueFault::new(FaultCode::CannotRead, reason)));
             continue;
         }
         match source::read(&path.join(name), FILE_BYTES_MAX) {
@@ -162,7 +163,7 @@ fn read_files<'n>(
             Err(wrong) => unreadable.push((shown, wrong)),
         }
         if bytes > FILE_BYTES_MAX {
-            return Err(of_directory(path, Code::FileTooLarge, too_large()));
+            return Err(of_directory(path, FaultCode::FileTooLarge, too_large()));
         }
     }
     Ok(ReadTexts { text: JobsText::Directory(files), unreadable })
@@ -178,11 +179,11 @@ pub(super) fn too_large() -> String {
     format!("its files are larger than {FILE_BYTES_MAX} bytes together")
 }
 
-fn of_directory(path: &Path, code: Code, text: impl Into<String>) -> Faults {
+fn of_directory(path: &Path, code: FaultCode, text: impl Into<String>) -> Faults {
     Faults::one(fault(&without_last_slash(path), code, text))
 }
 
-fn fault(path: &Path, code: Code, text: impl Into<String>) -> Fault {
+fn fault(path: &Path, code: FaultCode, text: impl Into<String>) -> Fault {
     Fault::of_file(&path.display().to_string(), code, text)
 }
 

@@ -11,7 +11,7 @@ use serde_yaml::granit_parser::{
 
 use super::advice;
 use super::collector::Collector;
-use super::fault::{Code, FileIndex, Position, quoted};
+use super::fault::{FaultCode, FileIndex, Position, quoted};
 
 /// A value and its position.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ pub(super) fn read(text: &str, copied: &mut Size, collector: &mut Collector) -> 
     let file = collector.current();
     if let Some((before, _)) = text.split_once('\0') {
         let text = "a NUL character cannot be passed on; remove it, and save the file as UTF-8 text";
-        collector.fault(position_after(before, file), Code::NulByte, text);
+        collector.fault(position_after(before, file), FaultCode::NulByte, text);
         return None;
     }
     let mut options = Options::default();
@@ -141,7 +141,7 @@ pub(super) fn read(text: &str, copied: &mut Size, collector: &mut Collector) -> 
         match event {
             Ok((Event::DocumentStart(..), span)) if builder.root.is_some() => {
                 let text = "the file must hold one YAML document; remove the line \"---\" or split the file";
-                builder.collector.fault(position_of(span.start, file), Code::MultipleDocuments, text);
+                builder.collector.fault(position_of(span.start, file), FaultCode::MultipleDocuments, text);
                 return None;
             }
             Ok((event, span)) => builder.take(event, span)?,
@@ -214,7 +214,7 @@ impl Builder<'_> {
             Event::Scalar(text, style, anchor, tag) => {
                 let forced_text = self.check_tag(tag.as_deref(), tag_at);
                 if text.contains('\0') {
-                    self.collector.fault(at, Code::NulByte, "a NUL character cannot be passed on");
+                    self.collector.fault(at, FaultCode::NulByte, "a NUL character cannot be passed on");
                 }
                 let plain = style == ScalarStyle::Plain && !forced_text;
                 let size = Size { nodes: 1, bytes: text.len() };
@@ -257,7 +257,11 @@ impl Builder<'_> {
 
     fn repeat(&mut self, anchor: usize, at: Position) -> Option<()> {
         let Some(built) = self.anchors.get(&anchor) else {
-            self.collector.fault(at, Code::YamlBudget, "an alias must not stand inside of what it repeats");
+            self.collector.fault(
+                at,
+                FaultCode::YamlBudget,
+                "an alias must not stand inside of what it repeats",
+            );
             return None;
         };
         if self.frames.len() + built.height > DEPTH_MAX {
@@ -302,14 +306,18 @@ impl Builder<'_> {
                 "alias expansion over limit: aliases may repeat at most {COPIES_MAX} values and {} MiB in all",
                 COPIED_BYTES_MAX >> 20
             );
-            self.collector.fault(at, Code::YamlBudget, text);
+            self.collector.fault(at, FaultCode::YamlBudget, text);
             return None;
         }
         Some(())
     }
 
     fn too_deep(&mut self, at: Position) {
-        self.collector.fault(at, Code::TooDeep, format!("lists and maps may be nested {DEPTH_MAX} deep"));
+        self.collector.fault(
+            at,
+            FaultCode::TooDeep,
+            format!("lists and maps may be nested {DEPTH_MAX} deep"),
+        );
     }
 
     /// Refuses every tag but `!!str`; returns true for that one.
@@ -319,7 +327,7 @@ impl Builder<'_> {
             return true;
         }
         let text = format!("the tag {} is not supported; remove it", quoted(&tag.original()));
-        self.collector.fault(at, Code::UnsupportedTag, text);
+        self.collector.fault(at, FaultCode::UnsupportedTag, text);
         false
     }
 
@@ -329,7 +337,7 @@ impl Builder<'_> {
             ErrorKind::RecursionLimitExceeded => self.too_deep(at),
             kind => {
                 let advice = advice::hint_for(kind).map_or_else(String::new, |advice| format!("; {advice}"));
-                self.collector.fault(at, Code::YamlSyntax, format!("{}{advice}", error.info()));
+                self.collector.fault(at, FaultCode::YamlSyntax, format!("{}{advice}", error.info()));
             }
         }
     }
@@ -337,17 +345,17 @@ impl Builder<'_> {
 
 fn check_key(node: Node, places: &mut HashMap<String, Position>, collector: &mut Collector) -> Key {
     let Value::Scalar(scalar) = node.value else {
-        collector.fault(node.at, Code::YamlSyntax, "a key must be a word, not a list or a map");
+        collector.fault(node.at, FaultCode::YamlSyntax, "a key must be a word, not a list or a map");
         return Key::Refused;
     };
     if scalar.plain && scalar.text == "<<" {
         let text = "merge keys (<<) are not supported; use \"defaults\", or an alias for the whole value";
-        collector.fault(node.at, Code::UnsupportedTag, text);
+        collector.fault(node.at, FaultCode::UnsupportedTag, text);
         return Key::Refused;
     }
     if let Some(first) = places.get(&scalar.text) {
         let text = format!("{} was first defined at line {}", quoted(&scalar.text), first.line);
-        collector.fault(node.at, Code::DuplicateKey, text);
+        collector.fault(node.at, FaultCode::DuplicateKey, text);
         return Key::Refused;
     }
     places.insert(scalar.text.clone(), node.at);

@@ -3,7 +3,7 @@
 use scheduler::limits::rules::{Clear, OnDuplicate, UniqueRule};
 use scheduler::params::Params;
 
-use super::fault::Code;
+use super::fault::FaultCode;
 use super::key_source;
 use super::keys::limits::{CLEAR, ClearedEnd, UNIQUE};
 use super::reader::Reader;
@@ -38,7 +38,7 @@ fn clear(node: &Node, reader: &mut Reader<'_>) -> Option<Clear> {
         (false, false) => {
             let text =
                 "clear needs success, failed or both: with none of them a key would never be free again";
-            reader.fault(node.at, Code::InvalidValue, text);
+            reader.fault(node.at, FaultCode::InvalidValue, text);
             None
         }
     }

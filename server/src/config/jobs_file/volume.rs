@@ -5,7 +5,7 @@ use std::path::Path;
 
 use protocol::container::{ENGINE_SOCKETS, Volume};
 
-use super::fault::{Code, Position};
+use super::fault::{FaultCode, Position};
 use super::grammar::{self, ValueFault};
 use super::keys;
 use super::reader::Reader;
@@ -78,7 +78,7 @@ fn read_long(at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<
     let mut required = |name: &str| match scope.find(name) {
         Some(node) => Some((node.at, reader.text(node)?)),
         None => {
-            reader.fault(at, Code::MissingField, format!("a mount needs \"{name}\""));
+            reader.fault(at, FaultCode::MissingField, format!("a mount needs \"{name}\""));
             None
         }
     };
@@ -87,7 +87,7 @@ fn read_long(at: Position, scope: Scope<'_>, reader: &mut Reader<'_>) -> Option<
     let volume = Volume { source, target, read_only };
     if kind.is_some_and(|is_bind| is_bind != volume.is_bind()) {
         let text = "the type does not fit the source: a bind has an absolute path, a volume has a name";
-        reader.fault(at, Code::InvalidMount, text);
+        reader.fault(at, FaultCode::InvalidMount, text);
     }
     Some(WrittenVolume { volume, source_at, target_at })
 }
@@ -119,7 +119,7 @@ fn check_path(path: &str) -> Result<(), ValueFault> {
     }
     if path.len() > grammar::PATH_BYTES_MAX {
         return Err(ValueFault::new(
-            Code::TooLong,
+            FaultCode::TooLong,
             format!("a path is too long (max {})", grammar::PATH_BYTES_MAX),
         ));
     }
@@ -164,11 +164,11 @@ fn plain_path(path: &str) -> String {
 }
 
 fn invalid(input: &str, reason: &str) -> ValueFault {
-    ValueFault::input(Code::InvalidMount, input, reason)
+    ValueFault::input(FaultCode::InvalidMount, input, reason)
 }
 
 fn forbidden(input: &str, reason: &str) -> ValueFault {
-    ValueFault::input(Code::ForbiddenMount, input, reason)
+    ValueFault::input(FaultCode::ForbiddenMount, input, reason)
 }
 
 /// Sockets of engines that run without root are in the directory of their user.

@@ -14,7 +14,7 @@ use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::clock;
 use crate::http::api::jobs::find;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::{DRAINING_HINT, Problem};
 use crate::http::present::shapes;
 use crate::http::request::path::Id;
@@ -79,7 +79,7 @@ pub(crate) fn check_failed(job: JobId, state: JobState) -> Result<(), Problem> {
         true => format!("job {job} has ended as {name}: there is no failure to acknowledge"),
         false => format!("job {job} has not ended: it is {name}"),
     };
-    Err(Problem::new(Code::NotFailed, detail)
+    Err(Problem::new(ProblemCode::NotFailed, detail)
         .state(name)
         .hint("GET /api/jobs?unresolved=1 lists the failures that nobody has dealt with"))
 }
@@ -94,7 +94,7 @@ pub(crate) async fn write(state: &AppState, change: AcknowledgementChange) -> Re
         Some(Ok(())) => Ok(()),
         Some(Err(cause @ CommitError::Refused(_))) => Err(Problem::internal(cause)),
         Some(Err(cause)) => Err(Problem::unreadable(cause)),
-        None => Err(Problem::new(Code::Draining, "the server is shutting down")
+        None => Err(Problem::new(ProblemCode::Draining, "the server is shutting down")
             .hint(DRAINING_HINT)
             .retry_after(5)),
     }

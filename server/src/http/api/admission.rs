@@ -7,7 +7,7 @@ use scheduler::job::AttemptTimeout;
 
 use crate::auth::role::Role;
 use crate::catalogue::{Definitions, Entry};
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::definition::find;
@@ -41,7 +41,7 @@ pub(crate) fn check_policy(
     let faults = violations.iter().map(|violation| {
         let field = violation.key.to_owned();
         let hint = Some("an administrator of the server decides about its policy".to_owned());
-        let code = Code::ForbiddenByPolicy;
+        let code = ProblemCode::ForbiddenByPolicy;
         (code, shapes::Fault { code: code.name().into(), field, detail: violation.to_string(), hint })
     });
     let faults: Vec<_> = faults.collect();

@@ -23,7 +23,7 @@ use crate::engine::Busy;
 use crate::http::api::admission;
 use crate::http::api::schedule_choice;
 use crate::http::api::submission_answer::json;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
@@ -54,9 +54,12 @@ impl Params {
         let dry_run = query.switch("dry_run")?;
         query.finish()?;
         let Some(from) = from else {
-            return Err(Problem::new(Code::MissingField, "a backfill needs the beginning of its range")
-                .field("?from")
-                .hint("from=2026-03-01T00:00:00Z"));
+            return Err(Problem::new(
+                ProblemCode::MissingField,
+                "a backfill needs the beginning of its range",
+            )
+            .field("?from")
+            .hint("from=2026-03-01T00:00:00Z"));
         };
         Ok(Self { schedule, from, to, interval, covered, dry_run })
     }
@@ -241,7 +244,7 @@ fn too_many(why: TooManySlots) -> Problem {
             format!("the range has more than {RANGE_MAX} slots, with those of earlier rules")
         }
     };
-    Problem::new(Code::TooManyJobs, detail)
+    Problem::new(ProblemCode::TooManyJobs, detail)
         .field("?to")
         .hint("ask for a shorter range, and then for the rest")
 }

@@ -36,7 +36,7 @@ use crate::http::api::acknowledge::acknowledgement;
 use crate::http::api::jobs::requester;
 use crate::http::api::submission_answer::json;
 use crate::http::api::submit;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::idempotency_key::parse_key;
@@ -75,7 +75,7 @@ pub(crate) async fn acknowledge(state: State<Arc<AppState>>, request: Request) -
 
 /// `GET` of these paths: the name of an operation is not the id of a job.
 pub(crate) async fn not_an_id() -> Problem {
-    Problem::new(Code::InvalidId, "this path takes POST; the id of a job is a whole number from 1")
+    Problem::new(ProblemCode::InvalidId, "this path takes POST; the id of a job is a whole number from 1")
 }
 
 /// The effect of an operation on one job.
@@ -141,11 +141,13 @@ async fn bulk(state: State<Arc<AppState>>, mut verb: Verb, request: Request) -> 
     if let Some(ids) = ids {
         note::object("jobs by number");
         if has_filter || filter.before.is_some() || retry_cursor.is_some() {
-            return Err(Problem::new(Code::InvalidQuery, "ids and filters exclude each other").field("ids"));
+            return Err(
+                Problem::new(ProblemCode::InvalidQuery, "ids and filters exclude each other").field("ids")
+            );
         }
         if ids.len() > IDS_MAX {
             let detail = format!("{} ids are too many (max {IDS_MAX})", ids.len());
-            return Err(Problem::new(Code::TooLong, detail).field("ids"));
+            return Err(Problem::new(ProblemCode::TooLong, detail).field("ids"));
         }
         note::object(format!("jobs {}", note::list(&ids)));
         operation.run_by_number(&ids, &mut result).await?;
@@ -178,7 +180,7 @@ async fn bulk(state: State<Arc<AppState>>, mut verb: Verb, request: Request) -> 
 
 /// Without a selection a request would take all jobs there are.
 fn needs_selection() -> Problem {
-    Problem::new(Code::MissingField, "it needs filters in the query, or \"ids\" in the body")
+    Problem::new(ProblemCode::MissingField, "it needs filters in the query, or \"ids\" in the body")
         .field("ids")
         .hint("send {\"ids\":[12,13]}, or filters such as ?name=resize&state=queued")
 }
@@ -313,7 +315,7 @@ impl Operation {
         }
         let (mut effects, mut ended_meanwhile) = (self.effects(jobs, verb), 0);
         while let Some((job, effect)) = effects.next().await {
-            let has_ended = |problem: &Problem| problem.code() == Code::AlreadyFinished;
+            let has_ended = |problem: &Problem| problem.code() == ProblemCode::AlreadyFinished;
             if verb == EngineVerb::Cancel
                 && detail == Detail::OfLiveJobs
                 && effect.as_ref().is_err_and(has_ended)

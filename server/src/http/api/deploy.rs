@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use super::plan::{self, BYTES_MAX};
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::{DRAINING_HINT, Problem};
 use crate::http::present::shapes;
 use crate::http::request::body;
@@ -61,7 +61,7 @@ pub(crate) async fn deploy(
 fn one(body: bytes::Bytes) -> Result<String, Problem> {
     if plan::has_files(&body) {
         let detail = "a deploy replaces one jobs file, and the body has several";
-        return Err(Problem::new(Code::InvalidJobsFile, detail).hint("send the text of the file"));
+        return Err(Problem::new(ProblemCode::InvalidJobsFile, detail).hint("send the text of the file"));
     }
     let text = plan::one(body)?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
@@ -71,23 +71,23 @@ impl From<DeployError> for Problem {
     fn from(error: DeployError) -> Self {
         let detail = error.to_string();
         match error {
-            DeployError::NotAllowed => Self::new(Code::DeployNotAllowed, detail)
+            DeployError::NotAllowed => Self::new(ProblemCode::DeployNotAllowed, detail)
                 .hint("its operator can start it with --allow-deploy (allow_deploy: true in server.yaml)"),
-            DeployError::Target(error) => Self::new(Code::FileNotWritable, detail).hint(error.hint),
-            DeployError::ChangedFile { .. } => Self::new(Code::FileChanged, detail).hint(
+            DeployError::Target(error) => Self::new(ProblemCode::FileNotWritable, detail).hint(error.hint),
+            DeployError::ChangedFile { .. } => Self::new(ProblemCode::FileChanged, detail).hint(
                 "load them with 'longshore reload' and plan again, or deploy without an expected revision to replace them",
             ),
-            DeployError::TooManyRemoved { .. } => Self::new(Code::TooManyRemoved, detail).hint(
+            DeployError::TooManyRemoved { .. } => Self::new(ProblemCode::TooManyRemoved, detail).hint(
                 "if this is the right file, and they are to go, allow as many with max_removed (--max-removed)",
             ),
             DeployError::History(HistoryError::Closed) => {
-                Self::new(Code::Draining, detail).hint(DRAINING_HINT).retry_after(5)
+                Self::new(ProblemCode::Draining, detail).hint(DRAINING_HINT).retry_after(5)
             }
             DeployError::History(HistoryError::Store(cause @ CommitError::Refused(_))) => Self::internal(cause),
             DeployError::History(HistoryError::Store(_) | HistoryError::Busy) => {
-                Self::new(Code::StoreUnavailable, detail).retry_after(5)
+                Self::new(ProblemCode::StoreUnavailable, detail).retry_after(5)
             }
-            DeployError::ClientLeft => Self::new(Code::Busy, detail),
+            DeployError::ClientLeft => Self::new(ProblemCode::Busy, detail),
             DeployError::Reload(error) => error.into(),
         }
     }

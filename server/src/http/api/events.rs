@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::events::{EventFilter, EventId, EventReader, EventsGone, KINDS, TooManyReaders};
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::job_filter;
 use crate::http::request::query::{Query, invalid_query, nearest};
@@ -102,7 +102,7 @@ impl EventParams {
             None | Some((_, "")) => None,
             Some((field, text)) => Some(EventId::parse(text).ok_or_else(|| {
                 let detail = format!("\"{}\" is not the id of an event", excerpt(text));
-                Problem::new(Code::InvalidQuery, detail).field(field).hint("an id is written 3.120.4")
+                Problem::new(ProblemCode::InvalidQuery, detail).field(field).hint("an id is written 3.120.4")
             })?),
         };
         let tail = tail.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
@@ -133,7 +133,7 @@ fn check_state(state: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let all = known().collect::<Vec<_>>().join(", ");
-    Err(Problem::new(Code::InvalidState, format!("there is no state \"{}\"", excerpt(state)))
+    Err(Problem::new(ProblemCode::InvalidState, format!("there is no state \"{}\"", excerpt(state)))
         .field("?state")
         .hint(format!("the states of jobs and workers are {all}")))
 }
@@ -268,7 +268,7 @@ fn ending(name: &str, gone: &EventsGone) -> Event {
 impl From<EventsGone> for Problem {
     fn from(gone: EventsGone) -> Self {
         let head = gone.head.to_string();
-        Self::new(Code::EventsGone, gone.to_string())
+        Self::new(ProblemCode::EventsGone, gone.to_string())
             .hint(format!("read the lists again, and then the events after {head}"))
             .last_event_id(head)
     }
@@ -276,7 +276,7 @@ impl From<EventsGone> for Problem {
 
 impl From<TooManyReaders> for Problem {
     fn from(_: TooManyReaders) -> Self {
-        Self::new(Code::Busy, "too many clients read events").retry_after(5)
+        Self::new(ProblemCode::Busy, "too many clients read events").retry_after(5)
     }
 }
 

@@ -12,7 +12,7 @@ use scheduler::snapshot::Snapshot;
 
 use crate::clock;
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::path::Name;
@@ -106,14 +106,17 @@ pub(crate) async fn version() -> impl IntoResponse {
 }
 
 pub(crate) async fn problem(Name(name): Name) -> Result<Response, Problem> {
-    let Some(code) = Code::find(&name) else {
-        return Err(Problem::new(Code::NotFound, format!("there is no problem \"{}\"", excerpt(&name))));
+    let Some(code) = ProblemCode::find(&name) else {
+        return Err(Problem::new(
+            ProblemCode::NotFound,
+            format!("there is no problem \"{}\"", excerpt(&name)),
+        ));
     };
     Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], code.page()).into_response())
 }
 
 pub(crate) async fn nothing_here() -> Problem {
-    Problem::new(Code::NotFound, "there is nothing at this address")
+    Problem::new(ProblemCode::NotFound, "there is nothing at this address")
         .hint("GET /openapi.json lists the addresses of the API, and GET / is the dashboard; both are below the server's base path")
 }
 

@@ -19,7 +19,7 @@ use super::job_list::listed_page;
 use crate::auth::Denial;
 use crate::auth::actor::Actor;
 use crate::auth::role::Permission;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::body;
@@ -123,7 +123,7 @@ async fn check_allowed(state: &AppState, job: JobId, update: &JobUpdate) -> Resu
         None => {
             let detail =
                 "the definition is no longer in jobs.yaml, so nothing says what a submission may set";
-            Err(Problem::new(Code::OverrideNotAllowed, detail).hint("an operator can change the job"))
+            Err(Problem::new(ProblemCode::OverrideNotAllowed, detail).hint("an operator can change the job"))
         }
     }
 }
@@ -207,9 +207,14 @@ pub(crate) async fn find(state: &AppState, job: JobId) -> Result<JobRecord, Prob
         return Ok(record);
     }
     match state.read(move |archive| archive.was_removed(job)).await? {
-        true => Err(Problem::new(Code::Pruned, format!("job {job} has ended, and has been removed since"))
-            .hint("ended jobs are kept for a limited time, and in a limited number (--keep-jobs, --keep-jobs-max)")),
-        false => Err(Problem::new(Code::JobNotFound, format!("there is no job {job}"))
+        true => Err(Problem::new(
+            ProblemCode::Pruned,
+            format!("job {job} has ended, and has been removed since"),
+        )
+        .hint(
+            "ended jobs are kept for a limited time, and in a limited number (--keep-jobs, --keep-jobs-max)",
+        )),
+        false => Err(Problem::new(ProblemCode::JobNotFound, format!("there is no job {job}"))
             .hint("GET /api/jobs lists the jobs")),
     }
 }
@@ -227,7 +232,7 @@ async fn answer_repeated_cancel(state: &AppState, job: JobId) -> Result<Response
 /// The conflict of an operation on an ended job.
 pub(crate) fn already_finished(record: &JobRecord) -> Problem {
     let (job, state) = (record.row.job, record.row.state.name());
-    Problem::new(Code::AlreadyFinished, format!("job {job} has ended as {state}"))
+    Problem::new(ProblemCode::AlreadyFinished, format!("job {job} has ended as {state}"))
         .state(state)
         .hint("to run it once more, retry it")
 }

@@ -6,7 +6,7 @@ use protocol::WorkerId;
 use scheduler::job::State as JobState;
 use scheduler::run_on::{MemberPlan, ParentRow, WORKERS_MAX};
 
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::query::invalid_query;
 use crate::http::request::submit_params::MembersChoice;
@@ -66,7 +66,7 @@ async fn failed(state: &Arc<AppState>, parent: &ParentRow) -> Result<MemberPlan,
             "GET /api/jobs?member_of={} lists its members; without members=failed all are repeated",
             parent.job
         );
-        return Err(Problem::new(Code::NotFinished, detail).hint(hint));
+        return Err(Problem::new(ProblemCode::NotFinished, detail).hint(hint));
     }
     Ok(match &parent.plan {
         MemberPlan::All | MemberPlan::Workers(_) => MemberPlan::Workers(workers(&bad)),
@@ -82,9 +82,8 @@ async fn members_of(state: &Arc<AppState>, parent: protocol::JobId) -> Result<Ve
     let members = state.read(move |archive| archive.members_on_workers(parent, WORKERS_MAX + 1)).await?;
     if members.len() > WORKERS_MAX {
         let detail = format!("job {parent} has more than {WORKERS_MAX} members");
-        return Err(
-            Problem::new(Code::TooManyJobs, detail).hint("repeat all of it, or its members by themselves")
-        );
+        return Err(Problem::new(ProblemCode::TooManyJobs, detail)
+            .hint("repeat all of it, or its members by themselves"));
     }
     Ok(members)
 }

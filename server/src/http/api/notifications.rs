@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::detached::run_detached;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::notification::{notification, target};
@@ -154,7 +154,7 @@ fn read_unsent_state(text: &str) -> Result<NotificationState, Problem> {
     match read_state(text)? {
         NotificationState::Delivered => {
             let detail = "a delivered notification is not sent again";
-            Err(Problem::new(Code::InvalidState, detail).field("?state").hint("use waiting or failed"))
+            Err(Problem::new(ProblemCode::InvalidState, detail).field("?state").hint("use waiting or failed"))
         }
         unsent => Ok(unsent),
     }
@@ -165,18 +165,18 @@ impl From<SendRefusal> for Problem {
         let detail = refusal.to_string();
         match refusal {
             SendRefusal::Unknown(_) => {
-                Self::new(Code::UnknownNotification, detail).hint("GET /api/notifications lists them")
+                Self::new(ProblemCode::UnknownNotification, detail).hint("GET /api/notifications lists them")
             }
-            SendRefusal::Delivered(_) => Self::new(Code::AlreadyDelivered, detail)
+            SendRefusal::Delivered(_) => Self::new(ProblemCode::AlreadyDelivered, detail)
                 .hint("POST /api/notifications/test tries the targets of a definition"),
-            SendRefusal::NoTarget(_) => Self::new(Code::TargetRemoved, detail)
+            SendRefusal::NoTarget(_) => Self::new(ProblemCode::TargetRemoved, detail)
                 .hint("its URL or address was changed in jobs.yaml, or it was removed"),
-            SendRefusal::TooMany => Self::new(Code::Busy, detail).retry_after(5),
-            SendRefusal::Leaving => Self::new(Code::Draining, detail)
+            SendRefusal::TooMany => Self::new(ProblemCode::Busy, detail).retry_after(5),
+            SendRefusal::Leaving => Self::new(ProblemCode::Draining, detail)
                 .hint("try again in some seconds, when the server runs again")
                 .retry_after(5),
             SendRefusal::Unreadable(error) => Self::unreadable(error),
-            SendRefusal::NotRecorded => Self::new(Code::StoreUnavailable, detail).retry_after(10),
+            SendRefusal::NotRecorded => Self::new(ProblemCode::StoreUnavailable, detail).retry_after(10),
         }
     }
 }
@@ -184,7 +184,7 @@ impl From<SendRefusal> for Problem {
 fn read_state(text: &str) -> Result<NotificationState, Problem> {
     NotificationState::find(text).ok_or_else(|| {
         let all = NotificationState::ALL.map(NotificationState::name).join(", ");
-        Problem::new(Code::InvalidState, format!("there is no state \"{}\"", excerpt(text)))
+        Problem::new(ProblemCode::InvalidState, format!("there is no state \"{}\"", excerpt(text)))
             .field("?state")
             .hint(format!("the states are {all}"))
     })

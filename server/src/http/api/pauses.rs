@@ -19,7 +19,7 @@ use crate::auth::audit::note;
 use crate::excerpt::excerpt;
 use crate::http::api::submission_answer::YES;
 use crate::http::api::{batches, bulk};
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::definition::find;
@@ -157,7 +157,7 @@ fn is_pause(verb: &str, of: &str) -> Result<bool, Problem> {
         "resume" => Ok(false),
         other => {
             let detail = format!("\"{}\" is nothing that can be done with {of}", excerpt(other));
-            Err(Problem::new(Code::NotFound, detail).hint("the verbs are pause and resume"))
+            Err(Problem::new(ProblemCode::NotFound, detail).hint("the verbs are pause and resume"))
         }
     }
 }
@@ -304,7 +304,7 @@ fn check_known(state: &AppState, snapshot: &Snapshot, target: &PauseTarget) -> R
                 return Ok(());
             }
             let detail = format!("no definition has a concurrency with the group \"{}\"", excerpt(name));
-            let problem = Problem::new(Code::UnknownGroup, detail).field("?group");
+            let problem = Problem::new(ProblemCode::UnknownGroup, detail).field("?group");
             Err(problem.near(nearest(name, groups.iter().map(|group| &**group))))
         }
     }
@@ -318,5 +318,5 @@ fn no_schedule(target: &PauseTarget) -> Problem {
         }
         other => format!("there is no schedule of {other}"),
     };
-    Problem::new(Code::UnknownSchedule, detail).hint("GET /api/schedules lists all schedules")
+    Problem::new(ProblemCode::UnknownSchedule, detail).hint("GET /api/schedules lists all schedules")
 }

@@ -19,7 +19,7 @@ use crate::http::api::batches::submit_many::{Asked, answer, replayed};
 use crate::http::api::batches::{last_batch_retry, turn};
 use crate::http::api::jobs::find;
 use crate::http::api::repeat::repeat_of;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::detached::run_detached;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter::dependency;
@@ -85,7 +85,7 @@ pub(crate) async fn retry(
     query.finish()?;
     let (text, _held) = body::submission(&state.body_budget, &parts.headers, body).await?;
     if !text.is_empty() {
-        return Err(Problem::new(Code::UnknownField, "this request has no body"));
+        return Err(Problem::new(ProblemCode::UnknownField, "this request has no body"));
     }
     let key = parse_key(&parts, &format!("pipeline {}", revision.target_text(id)), &text)?;
     let turn = turn(&state).await?;
@@ -125,7 +125,7 @@ async fn repetitions(
     let pipeline = read(state, id).await?;
     if !pipeline.is_whole {
         let detail = format!("the pipeline has more than {JOBS_MAX} jobs, or very many dependencies");
-        return Err(Problem::new(Code::TooManyJobs, detail).hint("retry its jobs by themselves"));
+        return Err(Problem::new(ProblemCode::TooManyJobs, detail).hint("retry its jobs by themselves"));
     }
     let retries = retries(state, &pipeline.jobs).await?;
     let repeated = to_repeat(&pipeline.jobs, &retries);
@@ -156,7 +156,7 @@ fn nothing_to_repeat(id: JobId, jobs: &[PipelineJob], retries: &Retries) -> Prob
     });
     if let Some(first) = batch {
         let detail = format!("they come after batch {first}, which has not ended as they require");
-        return Problem::new(Code::NotFinished, detail)
+        return Problem::new(ProblemCode::NotFinished, detail)
             .hint(format!("retry that batch first: longshore batch {first} retry"));
     }
     let retried = jobs.iter().filter_map(|job| Some((job.job, retries.get(&PredecessorId::Job(job.job))?)));
@@ -168,7 +168,7 @@ fn nothing_to_repeat(id: JobId, jobs: &[PipelineJob], retries: &Retries) -> Prob
         }
         _ => "no job of the pipeline has ended without success".to_owned(),
     };
-    Problem::new(Code::NotFinished, detail).hint(format!("GET /api/jobs/{id}/pipeline shows its jobs"))
+    Problem::new(ProblemCode::NotFinished, detail).hint(format!("GET /api/jobs/{id}/pipeline shows its jobs"))
 }
 
 /// The retries that stand for jobs of a pipeline, and for batches that they come after, each with its state.

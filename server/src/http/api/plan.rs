@@ -23,7 +23,7 @@ use crate::catalogue::Entry;
 use crate::clock;
 use crate::config::jobs_file::{FILE_BYTES_MAX, JobsText, NameFault, NamedText};
 use crate::http::api::definitions;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::definition::{Waiting, count_waiting, definition};
 use crate::http::present::shapes::{self, ChangedDefinition, KeyChange, PlannedDefinition, Time};
@@ -82,7 +82,7 @@ fn several(body: &[u8]) -> Result<JobsText, Problem> {
     let files = files.into_iter().map(|shapes::JobsFile { name, text }| NamedText { name, text });
     JobsText::of_files(files.collect()).map_err(|NameFault { file, text }| {
         let field = file.map_or_else(|| "files".to_owned(), |number| format!("files[{number}].name"));
-        Problem::new(Code::InvalidJobsFile, text).field(field)
+        Problem::new(ProblemCode::InvalidJobsFile, text).field(field)
     })
 }
 
@@ -90,7 +90,7 @@ fn several(body: &[u8]) -> Result<JobsText, Problem> {
 pub(super) fn one(body: Bytes) -> Result<String, Problem> {
     String::from_utf8(body.into()).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
-        Problem::new(Code::InvalidRequest, format!("the body is not UTF-8 at byte {offset}"))
+        Problem::new(ProblemCode::InvalidRequest, format!("the body is not UTF-8 at byte {offset}"))
     })
 }
 

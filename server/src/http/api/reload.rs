@@ -12,7 +12,7 @@ use crate::auth::audit::note;
 use crate::config::jobs_file::{Fault, Faults};
 use crate::engine::Busy;
 use crate::http::api::definitions;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::job_filter::revision;
@@ -60,18 +60,18 @@ impl From<ReloadError> for Problem {
             ReloadError::Faults(faults) => file_problem(&faults),
             ReloadError::Unexpected { current } => {
                 let detail = format!("the definitions have the revision {current}; nothing was changed");
-                Self::new(Code::RevisionMismatch, detail)
+                Self::new(ProblemCode::RevisionMismatch, detail)
                     .field("?expect")
                     .hint("look at what has changed, and expect the present revision")
             }
             ReloadError::UnexpectedNew { found } => {
                 let detail = format!("the file has definitions of the revision {found}; nothing was changed");
-                Self::new(Code::RevisionMismatch, detail)
+                Self::new(ProblemCode::RevisionMismatch, detail)
                     .field("?expect_new")
                     .hint("the file, or one that it names, is not the one that was planned: plan it again")
             }
             ReloadError::Policy(error) => {
-                Self::new(Code::InvalidPolicy, format!("{error}; the definitions stay as they were"))
+                Self::new(ProblemCode::InvalidPolicy, format!("{error}; the definitions stay as they were"))
                     .hint("repair the file, and ask again")
             }
             ReloadError::Busy => Busy.into(),
@@ -91,7 +91,7 @@ fn file_problem(faults: &Faults) -> Problem {
         1 => "the file has a fault; the definitions stay as they were".to_owned(),
         count => format!("the file has {count} faults; the definitions stay as they were"),
     };
-    Problem::new(Code::InvalidJobsFile, detail)
+    Problem::new(ProblemCode::InvalidJobsFile, detail)
         .errors(faults.list.iter().map(fault).collect())
         .hint("repair the file, and ask again")
 }

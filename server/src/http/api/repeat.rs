@@ -19,7 +19,7 @@ use crate::http::api::admission;
 use crate::http::api::jobs::find;
 use crate::http::api::members;
 use crate::http::api::worker_names;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::cleared_fields::ClearedFields;
 use crate::http::request::definition;
@@ -43,7 +43,7 @@ pub(crate) async fn repeat_of(
     actor.check_scope(&record.row.definition)?;
     let job_state = record.row.state;
     if !job_state.has_ended() {
-        return Err(Problem::new(Code::NotFinished, format!("job {id} is {}", job_state.name()))
+        return Err(Problem::new(ProblemCode::NotFinished, format!("job {id} is {}", job_state.name()))
             .state(job_state.name())
             .hint("wait until it has ended, or cancel it first; for another job like it, submit one"));
     }
@@ -169,7 +169,7 @@ async fn revision_of(state: &Arc<AppState>, row: &JobRow) -> Result<Arc<Definiti
     let definition = stored.and_then(|stored| jobs_file::parse_stored(&stored).ok()).map(Arc::new);
     let definition = definition.ok_or_else(|| {
         Problem::new(
-            Code::RevisionGone,
+            ProblemCode::RevisionGone,
             format!("\"{}\" as it was for job {} is gone", row.definition, row.job),
         )
         .hint("make a new job of the definition as it is now")

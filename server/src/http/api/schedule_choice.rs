@@ -8,7 +8,7 @@ use scheduler::schedule::Schedule;
 
 use crate::clock;
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::cleared_fields::ClearedFields;
 use crate::http::request::job_request::{self, JobRequest};
@@ -115,7 +115,7 @@ pub(crate) fn find<'d>(definition: &'d Definition, id: Option<&str>) -> Result<&
     let name = excerpt(&definition.name);
     found.ok_or_else(|| {
         let ids = || schedules.iter().map(|schedule| schedule.id.as_str());
-        let problem = |detail| Problem::new(Code::UnknownSchedule, detail).field("?schedule");
+        let problem = |detail| Problem::new(ProblemCode::UnknownSchedule, detail).field("?schedule");
         match id {
             _ if schedules.is_empty() => problem(format!("\"{name}\" has no schedule"))
                 .hint("only a definition with the key schedule in jobs.yaml can be used this way"),

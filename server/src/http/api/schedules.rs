@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::excerpt::excerpt;
 use crate::http::api::schedule_choice;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::schedule::{NextSlots, StoredSchedules, fire};
 use crate::http::present::shapes;
@@ -55,7 +55,7 @@ pub(crate) async fn all(state: &AppState, mut query: Query) -> Result<Vec<shapes
     query.finish()?;
     if !(1..=NEXT_MAX).contains(&next) {
         let detail = format!("{next} is not within 1 to {NEXT_MAX}");
-        return Err(Problem::new(Code::InvalidLimit, detail).field("?next"));
+        return Err(Problem::new(ProblemCode::InvalidLimit, detail).field("?next"));
     }
     let definitions = state.services.catalogue.current();
     if let Some(name) = &name {
@@ -121,7 +121,7 @@ pub(crate) async fn ledger(
         Some(limit) if (1..=LIMIT_MAX).contains(&limit) => usize::try_from(limit).unwrap_or(LIMIT),
         Some(limit) => {
             let detail = format!("{limit} is not within 1 to {LIMIT_MAX}");
-            return Err(Problem::new(Code::InvalidLimit, detail).field("?limit"));
+            return Err(Problem::new(ProblemCode::InvalidLimit, detail).field("?limit"));
         }
     };
     let filter = FireFilter {
@@ -212,9 +212,9 @@ async fn check_has_fires(state: &AppState, name: &str, schedule: Option<String>)
     };
     match state.read(read).await? {
         (true, _) => Ok(()),
-        (false, true) if refusal.code() == Code::UnknownJob => {
+        (false, true) if refusal.code() == ProblemCode::UnknownJob => {
             let detail = format!("no slot of \"{}\" has been of this schedule", excerpt(name));
-            Err(Problem::new(Code::UnknownSchedule, detail).field("?schedule"))
+            Err(Problem::new(ProblemCode::UnknownSchedule, detail).field("?schedule"))
         }
         _ => Err(refusal),
     }

@@ -6,7 +6,7 @@ use scheduler::definition::Definition;
 use scheduler::placement::narrowing::Narrowing;
 use scheduler::step::PendingReason;
 
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter;
 use crate::http::present::shapes;
@@ -37,7 +37,7 @@ pub(crate) fn pending_now(
 /// The problem of a submission that requires a worker, to a paused definition. No worker is to blame.
 pub(crate) fn refused_by_pause(state: &AppState, definition: Option<&Definition>) -> Problem {
     let reason = presenter::paused(&state.services.engine.snapshot(), definition, None);
-    Problem::new(Code::NoWorker, reason.text)
+    Problem::new(ProblemCode::NoWorker, reason.text)
         .hint("resume it, or leave require_worker out: the job then waits for the end of the pause")
         .retry_after(5)
 }

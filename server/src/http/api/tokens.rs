@@ -22,7 +22,7 @@ use crate::auth::role::Role;
 use crate::clock;
 use crate::excerpt::excerpt;
 use crate::http::api::submission_answer::json;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::detached::run_detached;
 use crate::http::middleware::problem::{DRAINING_HINT, Problem};
 use crate::http::present::shapes::{self, Time};
@@ -264,7 +264,7 @@ fn token(state: &AppState, row: TokenRow) -> shapes::Token {
 fn lifetime(text: &str) -> Result<Duration, Problem> {
     duration(text).filter(|it| (LIFETIME_MIN..=LIFETIME_MAX).contains(it)).ok_or_else(|| {
         let detail = format!("\"{}\" is not a duration from 1m to 3650d", excerpt(text));
-        Problem::new(Code::InvalidDuration, detail).field("expires").hint("such as 90d")
+        Problem::new(ProblemCode::InvalidDuration, detail).field("expires").hint("such as 90d")
     })
 }
 
@@ -280,24 +280,28 @@ fn is_pattern(pattern: &str) -> bool {
 
 /// The problem of a field whose value is outside of its range.
 fn out_of_range(field: &str, detail: impl Into<String>) -> Problem {
-    Problem::new(Code::OutOfRange, detail).field(field)
+    Problem::new(ProblemCode::OutOfRange, detail).field(field)
 }
 
 impl From<ChangeError> for Problem {
     fn from(error: ChangeError) -> Self {
         let detail = error.to_string();
         match error {
-            ChangeError::NameTaken(_) => Self::new(Code::TokenNameTaken, detail)
+            ChangeError::NameTaken(_) => Self::new(ProblemCode::TokenNameTaken, detail)
                 .field("name")
                 .hint("choose another name, or revoke that token first"),
             ChangeError::Unknown(_) => {
-                Self::new(Code::UnknownToken, detail).hint("GET /api/tokens lists the tokens")
+                Self::new(ProblemCode::UnknownToken, detail).hint("GET /api/tokens lists the tokens")
             }
-            ChangeError::TooMany => Self::new(Code::OutOfRange, detail).hint("revoke some that nobody needs"),
+            ChangeError::TooMany => {
+                Self::new(ProblemCode::OutOfRange, detail).hint("revoke some that nobody needs")
+            }
             ChangeError::NotKept(cause) => Self::unreadable(cause),
             ChangeError::Store(cause @ CommitError::Refused(_)) => Self::internal(cause),
             ChangeError::Store(cause) => Self::unreadable(cause),
-            ChangeError::Closed => Self::new(Code::Draining, detail).hint(DRAINING_HINT).retry_after(5),
+            ChangeError::Closed => {
+                Self::new(ProblemCode::Draining, detail).hint(DRAINING_HINT).retry_after(5)
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use protocol::{AttemptNo, JobId};
 
 use super::jobs;
 use super::logs::add_cuts;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{FullJob, JobUsage, Time, Usage, UsagePoint};
 use crate::http::present::waiting;
@@ -37,7 +37,7 @@ pub(crate) async fn of_job(
         return match wanted {
             None => Ok(Json(JobUsage::default())),
             Some(number) => {
-                Err(Problem::new(Code::UnknownAttempt, format!("job {id} has no attempt {number}")))
+                Err(Problem::new(ProblemCode::UnknownAttempt, format!("job {id} has no attempt {number}")))
             }
         };
     };

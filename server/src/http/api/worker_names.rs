@@ -7,7 +7,7 @@ use scheduler::new_jobs::{NewJob, NewJobs};
 use scheduler::placement::rules::WorkerSelector;
 
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::departed::{KnownWorker, departed_text};
 use crate::http::request::query::nearest;
@@ -108,7 +108,7 @@ impl KnownWorkers {
             WorkerSelector::Name(name) => nearest(name, self.names.iter().map(|it| &**it)),
         };
         let problem = Problem::new(
-            Code::UnknownWorkerName,
+            ProblemCode::UnknownWorkerName,
             format!("there is no worker {}", quoted(selector)),
         )
         .field("workers")

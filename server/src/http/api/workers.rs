@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::{Problem, UNKNOWN_WORKER_HINT};
 use crate::http::present::shapes::{self, Time};
 use crate::http::present::worker::{exclusion, live_worker, stored_worker};
@@ -90,7 +90,10 @@ pub(crate) async fn change(
     let mut operations = labels.into_iter().chain(slots);
     let (first, second) = (operations.next(), operations.next());
     let Some(first) = first else {
-        return Err(Problem::new(Code::MissingField, "nothing is to be changed: there are slots and labels"));
+        return Err(Problem::new(
+            ProblemCode::MissingField,
+            "nothing is to be changed: there are slots and labels",
+        ));
     };
     let response = perform(&state, WorkerId(id), first).await?;
     match second {
@@ -117,7 +120,7 @@ fn changes_of(slots: Option<u32>, labels: Option<&Operation>) -> Option<String> 
 fn slots(slots: u32) -> Result<Operation, Problem> {
     if slots > SLOTS_MAX {
         let detail = format!("{slots} is not within 0 to {SLOTS_MAX}");
-        return Err(Problem::new(Code::OutOfRange, detail)
+        return Err(Problem::new(ProblemCode::OutOfRange, detail)
             .field("slots")
             .hint("to give a worker nothing more, cordon it"));
     }
@@ -141,7 +144,7 @@ pub(crate) async fn operate(
         "stop-unmanaged" => stop_unmanaged(&mut query)?,
         other => {
             return Err(Problem::new(
-                Code::NotFound,
+                ProblemCode::NotFound,
                 format!("\"{}\" is nothing that can be done with a worker", excerpt(other)),
             )
             .hint("the verbs are cordon, uncordon, drain, reset, revoke, forget and stop-unmanaged"));
@@ -213,7 +216,7 @@ async fn not_unmanaged(
     let record = state.read(move |archive| archive.job(job)).await?;
     let attempts = record.iter().flat_map(|record| record.past.iter().chain(&record.row.attempt));
     let attempt = attempts.into_iter().find(|attempt| attempt.fence == fence && attempt.worker == worker);
-    let problem = |detail: String| Problem::new(Code::UnknownAttempt, detail);
+    let problem = |detail: String| Problem::new(ProblemCode::UnknownAttempt, detail);
     Ok(match attempt {
         Some(attempt) => match (attempt.ended_at, attempt.outcome) {
             (None, _) => {
@@ -251,7 +254,7 @@ async fn find(state: &AppState, id: WorkerId) -> Result<shapes::Worker, Problem>
         (None, Some(row)) => shapes::Worker { joined_at: Some(Time(row.joined_at)), ..stored_worker(row) },
         (None, None) => {
             let detail = format!("there is no worker {id}");
-            return Err(Problem::new(Code::UnknownWorker, detail).hint(UNKNOWN_WORKER_HINT));
+            return Err(Problem::new(ProblemCode::UnknownWorker, detail).hint(UNKNOWN_WORKER_HINT));
         }
     };
     Ok(shown)

@@ -84,8 +84,11 @@ mod tests {
         }
         quick.reserve((1 << 20) - (1 << 10)).await.unwrap();
         let at_once = bodies.reservation_at_once().reserve(1).await;
-        assert_eq!(at_once.unwrap_err().code(), crate::http::middleware::code::Code::Busy);
-        assert_eq!(quick.reserve(1).await.unwrap_err().code(), crate::http::middleware::code::Code::Busy);
+        assert_eq!(at_once.unwrap_err().code(), crate::http::middleware::code::ProblemCode::Busy);
+        assert_eq!(
+            quick.reserve(1).await.unwrap_err().code(),
+            crate::http::middleware::code::ProblemCode::Busy
+        );
         drop(slow);
         let mut next = bodies.reservation();
         next.reserve(1 << 10).await.unwrap();

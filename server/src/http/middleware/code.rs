@@ -9,11 +9,11 @@ macro_rules! codes {
     ($($variant:ident $name:literal $status:literal $title:literal;)*) => {
         /// The kind of an error, for programs.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Code {
+        pub enum ProblemCode {
             $(#[doc = $title] $variant,)*
         }
 
-        impl Code {
+        impl ProblemCode {
             /// Every code, ordered by status.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
@@ -147,7 +147,7 @@ codes! {
     StorageLow "storage_low" 507 "the server's disk is nearly full";
 }
 
-impl Code {
+impl ProblemCode {
     /// The HTTP status of the code.
     #[must_use]
     pub fn status(self) -> StatusCode {
@@ -174,13 +174,14 @@ mod tests {
                 .unwrap()
                 .map(|page| page.unwrap().file_name().into_string().unwrap())
                 .collect();
-        let codes: BTreeSet<String> = Code::ALL.iter().map(|code| format!("{}.md", code.name())).collect();
+        let codes: BTreeSet<String> =
+            ProblemCode::ALL.iter().map(|code| format!("{}.md", code.name())).collect();
         assert_eq!(pages, codes);
     }
 
     #[test]
     fn every_page_has_code_status_cause_and_remedy_within_twenty_lines() {
-        for code in Code::ALL {
+        for code in ProblemCode::ALL {
             let page = code.page();
             let title = format!("# {}\n", code.name());
             assert!(page.starts_with(&title), "{}", code.name());
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn the_interface_in_prose_lists_every_code() {
         let prose = include_str!("../../../../docs/http-api.md");
-        for code in Code::ALL {
+        for code in ProblemCode::ALL {
             let row =
                 format!("| {} | [`{2}`](problems/{2}.md) | {1} |", code.number(), code.title(), code.name());
             assert!(prose.contains(&row), "{row}");
@@ -202,8 +203,8 @@ mod tests {
 
     #[test]
     fn codes_are_unique_and_can_be_found_again() {
-        for code in Code::ALL {
-            assert_eq!(Code::find(code.name()), Some(*code));
+        for code in ProblemCode::ALL {
+            assert_eq!(ProblemCode::find(code.name()), Some(*code));
             assert_eq!(code.status().as_u16(), code.number());
         }
     }

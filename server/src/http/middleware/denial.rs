@@ -4,43 +4,43 @@ use axum::http::{HeaderValue, header};
 
 use crate::auth::Denial;
 use crate::auth::audit::note;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 
 impl From<Denial> for Problem {
     fn from(denial: Denial) -> Self {
         let detail = denial.to_string();
         match denial {
-            Denial::NoToken | Denial::InvalidToken => Self::new(Code::InvalidToken, detail)
+            Denial::NoToken | Denial::InvalidToken => Self::new(ProblemCode::InvalidToken, detail)
                 .hint("send the header \"Authorization: Bearer <token>\"")
                 .header(header::WWW_AUTHENTICATE, BEARER),
-            Denial::Expired => Self::new(Code::TokenExpired, detail)
+            Denial::Expired => Self::new(ProblemCode::TokenExpired, detail)
                 .hint("an administrator makes another one with: longshore token create")
                 .header(header::WWW_AUTHENTICATE, BEARER),
-            Denial::Revoked => Self::new(Code::TokenRevoked, detail)
+            Denial::Revoked => Self::new(ProblemCode::TokenRevoked, detail)
                 .hint("an administrator makes another one with: longshore token create")
                 .header(header::WWW_AUTHENTICATE, BEARER),
-            Denial::WorkerRevoked => Self::new(Code::WorkerRevoked, detail)
+            Denial::WorkerRevoked => Self::new(ProblemCode::WorkerRevoked, detail)
                 .hint("with a valid join token and --rejoin it joins as a new worker")
                 .header(header::WWW_AUTHENTICATE, BEARER),
-            Denial::WrongRole { needed, .. } => Self::new(Code::Forbidden, detail)
+            Denial::WrongRole { needed, .. } => Self::new(ProblemCode::Forbidden, detail)
                 .hint(format!("use a token with the role {needed} or a stronger one")),
             Denial::OutOfScope { allowed } | Denial::NeedsWholeScope { allowed } => {
-                Self::new(Code::OutOfScope, detail).hint(scope_hint(&allowed))
+                Self::new(ProblemCode::OutOfScope, detail).hint(scope_hint(&allowed))
             }
             Denial::TooManyFailures { retry_after_s } => {
-                Self::new(Code::TooManyFailures, detail).retry_after(retry_after_s)
+                Self::new(ProblemCode::TooManyFailures, detail).retry_after(retry_after_s)
             }
-            Denial::ProxyHeader { field, .. } => Self::new(Code::InvalidRequest, detail)
+            Denial::ProxyHeader { field, .. } => Self::new(ProblemCode::InvalidRequest, detail)
                 .field(field)
                 .hint("the proxy that signs users in sets this header once, and removes what clients send"),
-            Denial::TokenInUrl => Self::new(Code::TokenInUrl, detail).hint(
+            Denial::TokenInUrl => Self::new(ProblemCode::TokenInUrl, detail).hint(
                 "addresses end up in logs: send the header \"Authorization: Bearer <token>\", and replace this token",
             ),
-            Denial::Host(_) => Self::new(Code::HostNotAllowed, detail)
+            Denial::Host(_) => Self::new(ProblemCode::HostNotAllowed, detail)
                 .field("Host")
                 .hint("start the server with --allow-host NAME to let it answer to this name"),
-            Denial::CrossSite { field } => Self::new(Code::CrossSite, detail).field(field),
+            Denial::CrossSite { field } => Self::new(ProblemCode::CrossSite, detail).field(field),
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::auth::Admission;
 use crate::auth::role::Permission;
 use crate::http::middleware::audited::AuditedExchange;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::cut_at_revocation;
 use crate::http::middleware::problem::{Problem, ShownProblem};
 use crate::http::request::accept::accepts;
@@ -60,7 +60,7 @@ pub(crate) async fn serve(State(state): State<Arc<AppState>>, mut request: Reque
             };
             let response = served.unwrap_or_else(|_| {
                 tracing::error!(request_id = ?id, "request handler panicked; the client gets 500");
-                Problem::new(Code::Internal, "the cause is in the server's log").into_response()
+                Problem::new(ProblemCode::Internal, "the cause is in the server's log").into_response()
             });
             if is_authenticated { cut_at_revocation::wrap(response, opener) } else { response }
         }
@@ -114,7 +114,7 @@ fn route_name<'r>(state: &AppState, route: Option<&'r MatchedPath>) -> &'r str {
 /// The way to the login, for a page that needs a token.
 fn login_of(state: &AppState, problem: &Problem, method: &Method, uri: &Uri) -> Option<Response> {
     match problem.code() {
-        Code::InvalidToken | Code::TokenExpired | Code::TokenRevoked => {
+        ProblemCode::InvalidToken | ProblemCode::TokenExpired | ProblemCode::TokenRevoked => {
             web::redirect_to_login(&state.services.base_path, method, uri)
         }
         _ => None,
@@ -130,7 +130,7 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
     let uri_bytes = request.uri().path().len() + request.uri().query().map_or(0, str::len);
     if uri_bytes > URI_BYTES_MAX {
         return Err(Problem::new(
-            Code::UriTooLong,
+            ProblemCode::UriTooLong,
             format!("{uri_bytes} bytes are too long (max {URI_BYTES_MAX})"),
         )
         .hint("use fewer or shorter parameters; many jobs can be named as \"ids\" in the body of a bulk operation"));
@@ -138,7 +138,7 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
     let headers = request.headers().len();
     if headers > HEADERS_MAX {
         return Err(Problem::new(
-            Code::HeadersTooLarge,
+            ProblemCode::HeadersTooLarge,
             format!("{headers} headers are too many (max {HEADERS_MAX})"),
         )
         .hint(HEADERS_HINT));
@@ -147,7 +147,7 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
         request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     if header_bytes > HEADER_BYTES_MAX {
         return Err(Problem::new(
-            Code::HeadersTooLarge,
+            ProblemCode::HeadersTooLarge,
             format!("{header_bytes} bytes are too large (max {HEADER_BYTES_MAX})"),
         )
         .hint(HEADERS_HINT));
@@ -155,7 +155,7 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
     let peer = request.extensions().get::<Peer>();
     if peer.is_some_and(|peer| peer.ambiguous_length) {
         let detail = "the request has both a Transfer-Encoding and a Content-Length";
-        return Err(Problem::new(Code::InvalidRequest, detail).header(header::CONNECTION, CLOSE));
+        return Err(Problem::new(ProblemCode::InvalidRequest, detail).header(header::CONNECTION, CLOSE));
     }
     check_host(request)?;
     // Workers and health checks are served even without free connections: workers keep running jobs going, and a failed check would restart
@@ -166,7 +166,7 @@ fn admit(state: &AppState, permission: Permission, request: &Request) -> Result<
         _ => false,
     };
     if !has_reserve && is_on_reserve_connection(request) {
-        return Err(Problem::new(Code::Busy, "the server has too many connections").retry_after(5));
+        return Err(Problem::new(ProblemCode::Busy, "the server has too many connections").retry_after(5));
     }
     let admission = state.services.access.check(permission, request, peer.map(|peer| peer.address.ip()))?;
     if let Some(peer) = peer.filter(|_| admission.is_authenticated()) {
@@ -186,7 +186,7 @@ fn check_host(request: &Request) -> Result<(), Problem> {
         _ => format!("the request has {hosts} Host headers"),
     };
     let hint = "a request in HTTP/1.1 has one header Host with the name of the server";
-    Err(Problem::new(Code::InvalidRequest, detail).field("Host").hint(hint))
+    Err(Problem::new(ProblemCode::InvalidRequest, detail).field("Host").hint(hint))
 }
 
 /// Refuses a request whose `Accept` excludes every type of the answer.
@@ -213,7 +213,8 @@ fn acceptable(request: &Request) -> Result<(), Problem> {
     if offers.iter().any(|offer| accepts(request.headers(), offer)) {
         return Ok(());
     }
-    Err(Problem::new(Code::NotAcceptable, format!("the answer is {}", offers.join(" or "))).field("Accept"))
+    Err(Problem::new(ProblemCode::NotAcceptable, format!("the answer is {}", offers.join(" or ")))
+        .field("Accept"))
 }
 
 /// The types of a list of jobs.
@@ -232,13 +233,15 @@ fn problem_of(response: &mut Response, is_for_workers: bool) -> Option<Problem> 
     }
     if is_for_workers && response.status() == StatusCode::BAD_REQUEST {
         let why = format!("workers offer the WebSocket subprotocol {SUBPROTOCOL}, and this request does not");
-        return Some(Problem::new(Code::SubprotocolRequired, why).field("Sec-WebSocket-Protocol").hint(
-            "docs/protocol.md describes the handshake; a worker of another version may offer another",
-        ));
+        return Some(
+            Problem::new(ProblemCode::SubprotocolRequired, why).field("Sec-WebSocket-Protocol").hint(
+                "docs/protocol.md describes the handshake; a worker of another version may offer another",
+            ),
+        );
     }
     if is_for_workers && response.status().is_client_error() {
         return Some(
-            Problem::new(Code::UpgradeRequired, "workers connect here, by a WebSocket")
+            Problem::new(ProblemCode::UpgradeRequired, "workers connect here, by a WebSocket")
                 .hint("start a worker with \"longshore worker --server URL\"")
                 .header(header::UPGRADE, HeaderValue::from_static("websocket")),
         );
@@ -246,8 +249,11 @@ fn problem_of(response: &mut Response, is_for_workers: bool) -> Option<Problem> 
     (response.status() == StatusCode::METHOD_NOT_ALLOWED && response.body().size_hint().upper() == Some(0))
         .then(|| {
             // The router adds the `Allow` header later; this layer does not know it.
-            Problem::new(Code::MethodNotAllowed, "this address does not take the method of this request")
-                .hint("the header Allow names what it takes")
+            Problem::new(
+                ProblemCode::MethodNotAllowed,
+                "this address does not take the method of this request",
+            )
+            .hint("the header Allow names what it takes")
         })
 }
 

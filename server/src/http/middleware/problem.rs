@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use scheduler::step::{Answer, PendingReason};
+use scheduler::step::Answer;
 
 use crate::engine::Busy;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::present::shapes;
 use crate::store::ReadError;
 
@@ -20,7 +20,7 @@ pub struct Problem(Box<Parts>);
 
 #[derive(Clone, Debug)]
 struct Parts {
-    code: Code,
+    code: ProblemCode,
     detail: String,
     field: Option<String>,
     hint: Option<String>,
@@ -41,7 +41,7 @@ pub struct ShownProblem(pub Problem);
 impl Problem {
     /// A problem with this code and a detail about this request.
     #[must_use]
-    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+    pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self(Box::new(Parts {
             code,
             detail: detail.into(),
@@ -61,7 +61,7 @@ impl Problem {
     /// A bug or an unexpected failure of the server. The cause goes to the log only.
     #[must_use]
     pub fn internal(cause: impl Error + Send + Sync + 'static) -> Self {
-        Self::new(Code::Internal, "the cause is in the server's log").because(cause)
+        Self::new(ProblemCode::Internal, "the cause is in the server's log").because(cause)
     }
 
     /// An answer of the engine that does not fit the request: a bug, answered with 500.
@@ -72,16 +72,16 @@ impl Problem {
     /// A failed read of the store. The cause goes to the log only.
     #[must_use]
     pub fn unreadable(cause: impl Error + Send + Sync + 'static) -> Self {
-        Self::new(Code::StoreUnavailable, "the store could not be read").retry_after(1).because(cause)
+        Self::new(ProblemCode::StoreUnavailable, "the store could not be read").retry_after(1).because(cause)
     }
 
     /// All faults of a body as one problem.
     ///
     /// The first fault gives the code; the faults keep the order of the body.
     #[must_use]
-    pub fn faults(faults: Vec<(Code, shapes::Fault)>) -> Self {
+    pub fn faults(faults: Vec<(ProblemCode, shapes::Fault)>) -> Self {
         let Some((code, first)) = faults.first().cloned() else {
-            return Self::new(Code::Internal, "a body was refused without a reason");
+            return Self::new(ProblemCode::Internal, "a body was refused without a reason");
         };
         let mut problem = Self::new(code, first.detail).field(first.field);
         problem.0.hint = first.hint;
@@ -211,7 +211,7 @@ impl Problem {
 
     /// The code of the problem.
     #[must_use]
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ProblemCode {
         self.0.code
     }
 
@@ -307,7 +307,7 @@ impl IntoResponse for Problem {
 
 impl From<Busy> for Problem {
     fn from(_: Busy) -> Self {
-        Self::new(Code::Busy, "the server has more requests waiting than it takes")
+        Self::new(ProblemCode::Busy, "the server has more requests waiting than it takes")
             .hint("try again in a second; an Idempotency-Key makes that safe")
             .retry_after(1)
     }
@@ -316,57 +316,6 @@ impl From<Busy> for Problem {
 impl From<ReadError> for Problem {
     fn from(error: ReadError) -> Self {
         Self::unreadable(error)
-    }
-}
-
-/// The text of a pending reason.
-#[must_use]
-pub const fn pending_text(reason: PendingReason) -> &'static str {
-    match reason {
-        PendingReason::NotDue => "it is not due yet",
-        PendingReason::Dependencies => "jobs that it comes after have not ended yet",
-        PendingReason::Replacing => "the job that it replaces has not ended yet",
-        PendingReason::Members => {
-            "none of its members has started yet: GET /api/jobs?member_of= with its number lists them"
-        }
-        PendingReason::Paused => {
-            "its batch, its definition, the group of that, or the whole server is paused"
-        }
-        PendingReason::SecretsMissing => {
-            "the server does not have all secrets of its definition: put them into --secrets-dir"
-        }
-        PendingReason::NoWorker => "no worker is connected",
-        PendingReason::PinnedWorkerAway => {
-            "it may only run on one worker, which is not connected: that of its last attempt (retry.on: same), or its own as a member (run_on)"
-        }
-        PendingReason::NoRuntime => {
-            "workers are connected, but none offers its runtime: docker needs an engine there, process the flag --allow-process"
-        }
-        PendingReason::NoMatch => {
-            "no connected worker is allowed to run it: its labels or name do not fit the definition, or it is too old for a key of it"
-        }
-        PendingReason::TooLarge => {
-            "it reserves more than any connected worker offers that is allowed to run it"
-        }
-        PendingReason::Cordoned => "the workers that could run it are cordoned or draining",
-        PendingReason::RuntimeUnavailable => {
-            "a worker that could run it can start nothing now: its container engine (runtime) does not answer, or its disk is full"
-        }
-        PendingReason::Excluded => "the workers that could run it have refused it, or failed to start it",
-        PendingReason::ServerFull => "as many jobs run as the server allows (--max-running)",
-        PendingReason::Limited => "all permits of a limit (concurrency) are in use",
-        PendingReason::RateLimited => "its rate limit allows no start now",
-        PendingReason::Busy => "all slots of the workers that could run it are taken",
-        PendingReason::Resources => {
-            "workers that could run it have too little left of a resource that it reserves: other jobs hold it"
-        }
-        PendingReason::SetAside => {
-            "workers with room are set aside for an earlier job that needs more of a resource"
-        }
-        PendingReason::Soon => "it is about to be placed",
-        PendingReason::Quarantined => {
-            "it is held after too many losses (of its workers or its containers): release it, or cancel it"
-        }
     }
 }
 
@@ -419,9 +368,11 @@ mod tests {
     #[test]
     fn the_first_fault_gives_the_code_and_all_are_listed() {
         let fault = |field: &str| shapes::Fault { field: field.into(), ..shapes::Fault::default() };
-        let problem =
-            Problem::faults(vec![(Code::OutOfRange, fault("priority")), (Code::UnknownField, fault("x"))]);
-        assert_eq!(problem.code(), Code::OutOfRange);
+        let problem = Problem::faults(vec![
+            (ProblemCode::OutOfRange, fault("priority")),
+            (ProblemCode::UnknownField, fault("x")),
+        ]);
+        assert_eq!(problem.code(), ProblemCode::OutOfRange);
         assert_eq!(problem.0.errors.len(), 2);
     }
 }

@@ -8,7 +8,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::operation::{Content, Operation, Parameter, ParameterLocation};
 use super::operations::{TAGS, all};
 use crate::auth::role::Permission;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::deprecation::{self, Deprecated};
 use crate::http::present::shapes;
 use crate::http::request::query::encode;
@@ -156,7 +156,7 @@ fn responses(operation: &Operation) -> Value {
         written.insert(answer.status.to_string(), response);
     }
     let common = by_status(&COMMON);
-    let every: Vec<Code> = COMMON.iter().chain(&operation.problems).copied().collect();
+    let every: Vec<ProblemCode> = COMMON.iter().chain(&operation.problems).copied().collect();
     for (status, codes) in by_status(&every) {
         let response = match common.get(&status) {
             Some(known) if *known == codes => json!({ "$ref": format!("#/components/responses/{status}") }),
@@ -176,7 +176,7 @@ fn common_responses() -> Value {
 
 /// A response that is a problem document with one of these codes.
 fn problem(status: u16, codes: &BTreeSet<&'static str>) -> Value {
-    let codes: Vec<Code> = codes.iter().filter_map(|name| Code::find(name)).collect();
+    let codes: Vec<ProblemCode> = codes.iter().filter_map(|name| ProblemCode::find(name)).collect();
     let lines: Vec<String> =
         codes.iter().map(|code| format!("- `{}`: {}", code.name(), code.title())).collect();
     let names: Vec<&str> = codes.iter().map(|code| code.name()).collect();
@@ -199,7 +199,7 @@ fn problem(status: u16, codes: &BTreeSet<&'static str>) -> Value {
     })
 }
 
-fn by_status(codes: &[Code]) -> BTreeMap<u16, BTreeSet<&'static str>> {
+fn by_status(codes: &[ProblemCode]) -> BTreeMap<u16, BTreeSet<&'static str>> {
     let mut statuses: BTreeMap<u16, BTreeSet<&'static str>> = BTreeMap::new();
     for code in codes {
         statuses.entry(code.status().as_u16()).or_default().insert(code.name());
@@ -268,28 +268,28 @@ fn curl(operation: &Operation) -> String {
 }
 
 /// The problems of every operation.
-const COMMON: [Code; 21] = [
-    Code::InvalidPath,
-    Code::InvalidQuery,
-    Code::InvalidRequest,
-    Code::TokenInUrl,
-    Code::InvalidToken,
-    Code::TokenExpired,
-    Code::TokenRevoked,
-    Code::CrossSite,
-    Code::Forbidden,
-    Code::NotFound,
-    Code::MethodNotAllowed,
-    Code::NotAcceptable,
-    Code::UriTooLong,
-    Code::HostNotAllowed,
-    Code::TooManyFailures,
-    Code::HeadersTooLarge,
-    Code::Internal,
-    Code::Busy,
-    Code::StoreUnavailable,
-    Code::InvalidId,
-    Code::RequestTimeout,
+const COMMON: [ProblemCode; 21] = [
+    ProblemCode::InvalidPath,
+    ProblemCode::InvalidQuery,
+    ProblemCode::InvalidRequest,
+    ProblemCode::TokenInUrl,
+    ProblemCode::InvalidToken,
+    ProblemCode::TokenExpired,
+    ProblemCode::TokenRevoked,
+    ProblemCode::CrossSite,
+    ProblemCode::Forbidden,
+    ProblemCode::NotFound,
+    ProblemCode::MethodNotAllowed,
+    ProblemCode::NotAcceptable,
+    ProblemCode::UriTooLong,
+    ProblemCode::HostNotAllowed,
+    ProblemCode::TooManyFailures,
+    ProblemCode::HeadersTooLarge,
+    ProblemCode::Internal,
+    ProblemCode::Busy,
+    ProblemCode::StoreUnavailable,
+    ProblemCode::InvalidId,
+    ProblemCode::RequestTimeout,
 ];
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::http::middleware::code::Code;
+    use crate::http::middleware::code::ProblemCode;
 
     fn describe(base: &str) -> Value {
         document::write(base)
@@ -129,7 +129,7 @@ mod tests {
             }
         }
         let all: BTreeSet<_> =
-            Code::ALL.iter().map(|it| (it.status().as_u16(), it.name().to_owned())).collect();
+            ProblemCode::ALL.iter().map(|it| (it.status().as_u16(), it.name().to_owned())).collect();
         assert_eq!(found, all);
         let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/problems");
         let pages = std::fs::read_dir(pages).unwrap().map(|entry| entry.unwrap().path());

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{Ref, RefOr};
 
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 
 /// A method on a path.
 pub(crate) struct Operation {
@@ -25,7 +25,7 @@ pub(crate) struct Operation {
     pub(crate) body_is_required: bool,
     pub(crate) answers: Vec<Answer>,
     /// The problems of its own, beside those of every operation.
-    pub(crate) problems: Vec<Code>,
+    pub(crate) problems: Vec<ProblemCode>,
 }
 
 /// A parameter of the path, the query or the header.
@@ -194,7 +194,7 @@ impl Operation {
         self
     }
 
-    pub(super) fn problems(mut self, codes: &[&[Code]]) -> Self {
+    pub(super) fn problems(mut self, codes: &[&[ProblemCode]]) -> Self {
         self.problems.extend(codes.iter().copied().flatten());
         self
     }

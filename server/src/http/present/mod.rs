@@ -11,6 +11,7 @@ pub mod ending;
 mod members;
 pub mod missing_output;
 pub(crate) mod notification;
+pub(crate) mod pending_text;
 pub(crate) mod presenter;
 pub(crate) mod schedule;
 pub mod shapes;

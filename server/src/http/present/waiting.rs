@@ -12,7 +12,7 @@ use scheduler::snapshot::Snapshot;
 use scheduler::step::PendingReason;
 
 use crate::catalogue::Definitions;
-use crate::http::middleware::problem::pending_text;
+use crate::http::present::pending_text::pending_text;
 use crate::http::present::shapes::{self, Time};
 use crate::store::JobRow;
 

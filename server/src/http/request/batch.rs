@@ -2,7 +2,7 @@
 
 use protocol::JobId;
 
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
 use crate::store::BatchRow;
@@ -14,7 +14,7 @@ use crate::store::BatchRow;
 pub(crate) async fn find(state: &AppState, first: JobId) -> Result<BatchRow, Problem> {
     let found = state.read(move |archive| archive.batch(first)).await?;
     found.ok_or_else(|| {
-        Problem::new(Code::BatchNotFound, format!("there is no batch {first}"))
+        Problem::new(ProblemCode::BatchNotFound, format!("there is no batch {first}"))
             .hint("a batch has the number of its first job; GET /api/batches lists the batches")
     })
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
 use crate::auth::audit::note;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::Fault;
 use crate::http::request::{body, job_request};
@@ -79,7 +79,7 @@ fn update(patch: &BatchPatch) -> Result<BatchUpdate, Problem> {
         false => Err(Problem::faults(faults)),
         true if update == BatchUpdate::default() => {
             let detail = "nothing is to be changed: there are concurrency and max_failures";
-            Err(Problem::new(Code::MissingField, detail))
+            Err(Problem::new(ProblemCode::MissingField, detail))
         }
         true => Ok(update),
     }
@@ -99,10 +99,10 @@ mod tests {
         assert_eq!(read(r#"{"concurrency":20}"#).unwrap(), is(NewLimit::Set(20), NewLimit::Keep));
         let both = read(r#"{"concurrency":null,"max_failures":5}"#).unwrap();
         assert_eq!(both, is(NewLimit::Lift, NewLimit::Set(5)));
-        assert_eq!(read("{}").unwrap_err().code(), Code::MissingField);
+        assert_eq!(read("{}").unwrap_err().code(), ProblemCode::MissingField);
         for number in ["0", "-1", "100001"] {
             let refused = read(&format!(r#"{{"max_failures":{number}}}"#)).unwrap_err();
-            assert_eq!(refused.code(), Code::OutOfRange, "{number}");
+            assert_eq!(refused.code(), ProblemCode::OutOfRange, "{number}");
         }
         assert!(serde_json::from_str::<BatchPatch>(r#"{"name":"x"}"#).is_err());
         assert!(serde_json::from_str::<BatchPatch>(r#"{"concurrency":"20"}"#).is_err());

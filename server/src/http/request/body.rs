@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::excerpt::excerpt;
 use crate::http::middleware::body_budget::{BodyBudget, BodyReservation};
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::content_type::form;
 use crate::http::request::field_errors;
@@ -107,20 +107,20 @@ fn too_large(bytes_max: usize) -> Problem {
         0 => "this address takes no body".to_owned(),
         _ => format!("the body is larger than {bytes_max} bytes"),
     };
-    Problem::new(Code::BodyTooLarge, detail)
+    Problem::new(ProblemCode::BodyTooLarge, detail)
         .header(header::CONNECTION, axum::http::HeaderValue::from_static("close"))
 }
 
 fn broken(error: &(dyn std::error::Error + 'static), bytes_max: usize) -> Problem {
     match error.is::<LengthLimitError>() {
         true => too_large(bytes_max),
-        false => Problem::new(Code::InvalidRequest, "the body breaks off, or is not proper HTTP"),
+        false => Problem::new(ProblemCode::InvalidRequest, "the body breaks off, or is not proper HTTP"),
     }
 }
 
 fn late(what: &str, timeout: Duration) -> Problem {
     let detail = format!("{what} did not arrive within {} s", timeout.as_secs());
-    Problem::new(Code::RequestTimeout, detail)
+    Problem::new(ProblemCode::RequestTimeout, detail)
 }
 
 /// Reads a small JSON body into a type.
@@ -144,7 +144,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
         true => field_by_field::<T>(text).unwrap_or_else(|| type_fault::<T>(text, &error)),
         false => {
             let at = offset(text, error.line(), error.column());
-            Problem::new(Code::InvalidJson, format!("not JSON at byte {at}"))
+            Problem::new(ProblemCode::InvalidJson, format!("not JSON at byte {at}"))
         }
     })
 }
@@ -153,7 +153,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
 fn field_by_field<T: DeserializeOwned>(text: &[u8]) -> Option<Problem> {
     field_errors::check_each_field(text, |alone| {
         let type_fault = type_fault::<T>(alone, &serde_json::from_slice::<T>(alone).err()?);
-        (type_fault.code() != Code::MissingField).then_some(type_fault)
+        (type_fault.code() != ProblemCode::MissingField).then_some(type_fault)
     })
 }
 
@@ -169,24 +169,24 @@ fn type_fault<T: DeserializeOwned>(text: &[u8], error: &serde_json::Error) -> Pr
     };
     if let Some((name, _)) = named("duplicate field") {
         let detail = format!("\"{name}\" is there twice");
-        return Problem::new(Code::DuplicateKey, detail).field(name);
+        return Problem::new(ProblemCode::DuplicateKey, detail).field(name);
     }
     if let Some((name, rest)) = named("unknown field") {
         let fields: Vec<&str> = rest.split('`').skip(3).step_by(2).collect();
         let hint = format!("the fields are {}", fields.join(", "));
-        return Problem::new(Code::UnknownField, format!("there is no field \"{name}\""))
+        return Problem::new(ProblemCode::UnknownField, format!("there is no field \"{name}\""))
             .field(name)
             .hint(hint);
     }
     if let Some((name, _)) = named("missing field") {
-        return Problem::new(Code::MissingField, format!("\"{name}\" is missing")).field(name);
+        return Problem::new(ProblemCode::MissingField, format!("\"{name}\" is missing")).field(name);
     }
     let value: Value = serde_json::from_slice(text).unwrap_or_default();
     let (field, offending_part) = offending_part::<T>(&value).unwrap_or((String::new(), &value));
     let expected =
         what.rsplit_once(", expected ").map_or("something else", |(_, expected)| in_words(expected));
     let problem =
-        Problem::new(Code::InvalidType, format!("it is {expected}, and not {}", kind(offending_part)));
+        Problem::new(ProblemCode::InvalidType, format!("it is {expected}, and not {}", kind(offending_part)));
     if field.is_empty() { problem } else { problem.field(excerpt(&field)) }
 }
 
@@ -271,7 +271,7 @@ mod tests {
         let begun = || stream::iter([Ok::<_, std::io::Error>("[{")]).chain(stream::pending());
         let at = Instant::now();
         let read = pieces(Body::from_stream(begun()), 100, TIMEOUT * 10, &mut bodies.reservation()).await;
-        assert_eq!(read.unwrap_err().code(), Code::RequestTimeout);
+        assert_eq!(read.unwrap_err().code(), ProblemCode::RequestTimeout);
         assert_eq!(at.elapsed().as_secs(), TIMEOUT.as_secs());
         let read = pieces(Body::from_stream(begun()), 100, TIMEOUT / 2, &mut bodies.reservation()).await;
         let told = format!("{:?}", read.unwrap_err());
@@ -287,7 +287,7 @@ mod tests {
         let read = pieces(body(), 40_000, TIMEOUT, &mut bodies.reservation()).await.unwrap();
         assert_eq!(read.concat(), sent.concat().as_bytes());
         let cut = pieces(body(), 20_000, TIMEOUT, &mut bodies.reservation()).await;
-        assert_eq!(cut.unwrap_err().code(), Code::BodyTooLarge);
+        assert_eq!(cut.unwrap_err().code(), ProblemCode::BodyTooLarge);
     }
 
     #[test]
@@ -305,15 +305,19 @@ mod tests {
             (written.code(), format!("{written:?}"))
         };
         for (text, code, words) in [
-            (r#"{"slot":1}"#, Code::UnknownField, "there is no field"),
-            (r#"{"slot":1}"#, Code::UnknownField, "the fields are slots, labels"),
-            (r#"{"slots":1,"slots":2}"#, Code::DuplicateKey, "is there twice"),
-            (r#"{"slots":"8"}"#, Code::InvalidType, "a whole number from 0 to 4294967295, and not the text"),
-            (r#"{"slots":-1}"#, Code::InvalidType, "and not -1"),
-            (r#"{"slots":5000000000}"#, Code::InvalidType, "and not 5000000000"),
-            (r#"{"labels":{"a":"x","b":1}}"#, Code::InvalidType, "field: Some(\"labels.b\")"),
-            (r#"{"labels":["a"]}"#, Code::InvalidType, "and not a list"),
-            ("[1]", Code::InvalidType, "field: None"),
+            (r#"{"slot":1}"#, ProblemCode::UnknownField, "there is no field"),
+            (r#"{"slot":1}"#, ProblemCode::UnknownField, "the fields are slots, labels"),
+            (r#"{"slots":1,"slots":2}"#, ProblemCode::DuplicateKey, "is there twice"),
+            (
+                r#"{"slots":"8"}"#,
+                ProblemCode::InvalidType,
+                "a whole number from 0 to 4294967295, and not the text",
+            ),
+            (r#"{"slots":-1}"#, ProblemCode::InvalidType, "and not -1"),
+            (r#"{"slots":5000000000}"#, ProblemCode::InvalidType, "and not 5000000000"),
+            (r#"{"labels":{"a":"x","b":1}}"#, ProblemCode::InvalidType, "field: Some(\"labels.b\")"),
+            (r#"{"labels":["a"]}"#, ProblemCode::InvalidType, "and not a list"),
+            ("[1]", ProblemCode::InvalidType, "field: None"),
         ] {
             let (given, shown) = told(text);
             assert_eq!(given, code, "{text}");
@@ -341,6 +345,6 @@ mod tests {
         assert!(place("not the text") < place("no field"), "{problem}");
         assert!(place("no field") < place("it is an object, and not 3"), "{problem}");
         assert!(!problem.contains("missing"), "{problem}");
-        assert_eq!(told(r#"{"slots":1}"#).await.code(), Code::MissingField);
+        assert_eq!(told(r#"{"slots":1}"#).await.code(), ProblemCode::MissingField);
     }
 }

@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, header};
 
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 
 /// The format of a body.
@@ -23,7 +23,7 @@ pub(crate) fn form(headers: &HeaderMap, lines_allowed: bool) -> Result<Form, Pro
     if let Some(coding) = headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
         let coding = excerpt(coding.to_str().unwrap_or("?"));
         return Err(Problem::new(
-            Code::UnsupportedMediaType,
+            ProblemCode::UnsupportedMediaType,
             format!("the body has the encoding \"{coding}\""),
         )
         .field("Content-Encoding")
@@ -47,7 +47,7 @@ pub(crate) fn form(headers: &HeaderMap, lines_allowed: bool) -> Result<Form, Pro
         }
         false => "send \"content-type: application/json\"",
     };
-    Err(Problem::new(Code::UnsupportedMediaType, detail).field("Content-Type").hint(hint))
+    Err(Problem::new(ProblemCode::UnsupportedMediaType, detail).field("Content-Type").hint(hint))
 }
 
 const LINES: [&str; 4] =
@@ -65,7 +65,7 @@ mod tests {
             let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             HeaderMap::from_iter([json, (header::CONTENT_ENCODING, HeaderValue::from_static(coding))])
         };
-        assert_eq!(form(&headers("gzip"), false).unwrap_err().code(), Code::UnsupportedMediaType);
+        assert_eq!(form(&headers("gzip"), false).unwrap_err().code(), ProblemCode::UnsupportedMediaType);
         assert_eq!(form(&headers("identity"), false).unwrap(), Form::Json);
     }
 

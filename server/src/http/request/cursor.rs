@@ -6,7 +6,7 @@ use data_encoding::BASE64URL_NOPAD;
 use protocol::JobId;
 use sha2::{Digest, Sha256};
 
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 
 /// Encodes the cursor of a list of jobs.
@@ -38,7 +38,7 @@ pub(crate) fn decode<const N: usize>(list: &[u8], text: &str) -> Result<[u8; N],
         (given == check(list, position)).then_some(*position)
     });
     position.ok_or_else(|| {
-        Problem::new(Code::InvalidCursor, "the cursor is not one that this list gave")
+        Problem::new(ProblemCode::InvalidCursor, "the cursor is not one that this list gave")
             .field("?cursor")
             .hint("follow the Link header of the page before")
     })
@@ -65,7 +65,7 @@ mod tests {
             let mut mangled = cursor.clone().into_bytes();
             mangled[index] = if mangled[index] == b'A' { b'B' } else { b'A' };
             let mangled = String::from_utf8(mangled).unwrap();
-            assert_eq!(read(&mangled).unwrap_err().code(), Code::InvalidCursor, "{mangled}");
+            assert_eq!(read(&mangled).unwrap_err().code(), ProblemCode::InvalidCursor, "{mangled}");
         }
         assert!(read("").is_err());
         assert!(read("4711").is_err());

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::auth::actor::Actor;
 use crate::engine::Busy;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::predecessors;
 use crate::http::state::AppState;
@@ -30,7 +30,7 @@ pub(crate) fn parse_key(
     let fits = (1..=KEY_BYTES_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic);
     let (true, None, Ok(key)) = (fits, given.next(), key.to_str()) else {
         return Err(Problem::new(
-            Code::InvalidIdempotencyKey,
+            ProblemCode::InvalidIdempotencyKey,
             format!("it is one header of 1 to {KEY_BYTES_MAX} visible ASCII characters"),
         )
         .field("Idempotency-Key"));
@@ -162,7 +162,7 @@ pub(crate) async fn find_repeated(
     match find_holder(state, key).await {
         Ok(Some(holder)) => Ok(holder),
         Ok(None) => Err(refusal),
-        Err(problem) if problem.code() == Code::IdempotencyMismatch => Err(refusal),
+        Err(problem) if problem.code() == ProblemCode::IdempotencyMismatch => Err(refusal),
         Err(problem) => Err(problem),
     }
 }
@@ -190,8 +190,8 @@ pub(crate) async fn find_holder(
 /// A key may outlive its job.
 pub(crate) fn explain_pruned(problem: Problem, holder: &KeyHolder) -> Problem {
     match problem.code() {
-        Code::Pruned => Problem::new(
-            Code::Pruned,
+        ProblemCode::Pruned => Problem::new(
+            ProblemCode::Pruned,
             format!("this request was accepted before, as job {}, which has been removed since", holder.job),
         )
         .hint("to run it again, use another Idempotency-Key"),

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::auth::audit::note;
 use crate::clock;
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::Time;
 use crate::http::request::job_request::instant;
@@ -61,14 +61,16 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body) -> Result<Intervention
 fn end(now: Timestamp, lasts: Option<&str>, until: Option<&str>) -> Result<Option<Timestamp>, Problem> {
     match (lasts, until) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(Problem::new(Code::InvalidTime, "for and until exclude each other")
+        (Some(_), Some(_)) => Err(Problem::new(ProblemCode::InvalidTime, "for and until exclude each other")
             .field("until")
             .hint("give for for a time from now, or until for an instant")),
         (Some(text), None) => match duration(text).filter(|lasts| LASTS.contains(lasts)) {
             Some(lasts) => Ok(Some(now + lasts)),
             None => {
                 let detail = format!("\"{}\" is not a duration from 1s to 366d", excerpt(text));
-                Err(Problem::new(Code::InvalidDuration, detail).field("for").hint("write 90s, 1h30m or 2d"))
+                Err(Problem::new(ProblemCode::InvalidDuration, detail)
+                    .field("for")
+                    .hint("write 90s, 1h30m or 2d"))
             }
         },
         (None, Some(text)) => {
@@ -77,12 +79,12 @@ fn end(now: Timestamp, lasts: Option<&str>, until: Option<&str>) -> Result<Optio
             let at = instant(text).map_err(|(code, detail, hint)| refused(code, detail, &hint))?;
             if at <= now {
                 let detail = format!("\"{}\" has passed: it is {}", excerpt(text), Time(now));
-                return Err(refused(Code::InvalidTime, detail, "give an instant in the future"));
+                return Err(refused(ProblemCode::InvalidTime, detail, "give an instant in the future"));
             }
             if at > now + *LASTS.end() {
                 let detail = format!("\"{}\" is more than 366 days away", excerpt(text));
                 let hint = "without an end it lasts until somebody ends it";
-                return Err(refused(Code::InvalidTime, detail, hint));
+                return Err(refused(ProblemCode::InvalidTime, detail, hint));
             }
             Ok(Some(at))
         }
@@ -117,7 +119,7 @@ mod tests {
             (problem.code(), problem.all_faults()[0].field.clone())
         };
         for bad in ["0s", "999ms", "-2h", "367d", "soon", ""] {
-            assert_eq!(refused(Some(bad), None), (Code::InvalidDuration, "for".to_owned()), "{bad}");
+            assert_eq!(refused(Some(bad), None), (ProblemCode::InvalidDuration, "for".to_owned()), "{bad}");
         }
         let bad_instants = [
             "2026-03-01T09:30:00Z",
@@ -128,8 +130,11 @@ mod tests {
             "2h",
         ];
         for bad in bad_instants {
-            assert_eq!(refused(None, Some(bad)), (Code::InvalidTime, "until".to_owned()), "{bad}");
+            assert_eq!(refused(None, Some(bad)), (ProblemCode::InvalidTime, "until".to_owned()), "{bad}");
         }
-        assert_eq!(refused(Some("2h"), Some("2026-03-01T10:30Z")), (Code::InvalidTime, "until".to_owned()));
+        assert_eq!(
+            refused(Some("2h"), Some("2026-03-01T10:30Z")),
+            (ProblemCode::InvalidTime, "until".to_owned())
+        );
     }
 }

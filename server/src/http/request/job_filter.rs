@@ -7,7 +7,7 @@ use protocol::{JobId, Revision, WorkerId};
 use scheduler::job::State as JobState;
 
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::query::{Query, invalid_query, nearest};
 use crate::http::request::{cursor, positions};
@@ -136,7 +136,7 @@ async fn resolve(state: &AppState, names: &str) -> Result<Vec<String>, Problem> 
         } else {
             let near = nearest(name, known.iter().map(String::as_str));
             let detail = format!("no definition and no job has the name \"{}\"", excerpt(name));
-            let problem = Problem::new(Code::UnknownName, detail).field("?name");
+            let problem = Problem::new(ProblemCode::UnknownName, detail).field("?name");
             return Err(match near.is_empty() {
                 true => problem.hint("GET /api/definitions lists the definitions; * stands for any text"),
                 false => problem.near(near),
@@ -192,7 +192,7 @@ fn states(text: &str) -> Result<Vec<JobState>, Problem> {
     let state = |name: &str| {
         JobState::ALL.into_iter().find(|state| state.name() == name).ok_or_else(|| {
             let all = JobState::ALL.map(JobState::name).join(", ");
-            Problem::new(Code::InvalidState, format!("there is no state \"{}\"", excerpt(name)))
+            Problem::new(ProblemCode::InvalidState, format!("there is no state \"{}\"", excerpt(name)))
                 .field("?state")
                 .hint(format!("the states are {all}"))
         })

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::state::AppState;
 use crate::store::JOBS_MAX;
@@ -36,8 +36,11 @@ impl<E: Serialize> Page<E> {
 /// `invalid_limit`.
 pub(crate) fn limit(text: &str) -> Result<usize, Problem> {
     text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit)).ok_or_else(|| {
-        Problem::new(Code::InvalidLimit, format!("\"{}\" is not within 1 to {LIMIT_MAX}", excerpt(text)))
-            .field("?limit")
+        Problem::new(
+            ProblemCode::InvalidLimit,
+            format!("\"{}\" is not within 1 to {LIMIT_MAX}", excerpt(text)),
+        )
+        .field("?limit")
     })
 }
 

@@ -4,7 +4,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 
 /// The single path parameter as text.
@@ -73,14 +73,15 @@ pub(crate) fn id(text: &str) -> Result<Id, Problem> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     match text.parse() {
         Ok(number) if digits => Ok(Id(number)),
-        _ => {
-            Err(Problem::new(Code::InvalidId, format!("\"{}\" is not a whole number from 1", excerpt(text))))
-        }
+        _ => Err(Problem::new(
+            ProblemCode::InvalidId,
+            format!("\"{}\" is not a whole number from 1", excerpt(text)),
+        )),
     }
 }
 
 fn undecodable() -> Problem {
-    Problem::new(Code::InvalidPath, "the path is not UTF-8 once its percent signs are decoded")
+    Problem::new(ProblemCode::InvalidPath, "the path is not UTF-8 once its percent signs are decoded")
 }
 
 #[cfg(test)]

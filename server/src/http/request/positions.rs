@@ -1,6 +1,6 @@
 //! The filter `index`: positions in the batch of the filter `batch`.
 
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::batch;
 use crate::http::request::query::{Query, invalid_query};
@@ -46,5 +46,5 @@ fn unknown(batch: &BatchRow, position: u32) -> Problem {
         }
         None => format!("its indexes are 0 to {}", count.saturating_sub(1)),
     };
-    Problem::new(Code::JobNotFound, detail).field("?index").hint(hint)
+    Problem::new(ProblemCode::JobNotFound, detail).field("?index").hint(hint)
 }

@@ -9,7 +9,7 @@ use scheduler::new_jobs::{NewJob, NewJobs};
 
 use crate::auth::actor::Actor;
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::job_request::{self, AFTER_MAX};
 use crate::http::state::AppState;
@@ -99,13 +99,15 @@ impl EntryNames {
         let shown = positions.iter().take(CIRCLE_SHOWN).chain(positions.first());
         let path: Vec<String> = shown.map(|at| self.shown(*at)).collect();
         let detail = format!("the jobs wait for each other in a circle: {}", path.join(" waits for "));
-        Problem::new(Code::InvalidDependency, detail).field("after").hint("leave one of the dependencies out")
+        Problem::new(ProblemCode::InvalidDependency, detail)
+            .field("after")
+            .hint("leave one of the dependencies out")
     }
 }
 
 fn no_entry(position: u32, name: &str) -> Problem {
     let detail = format!("no entry of the list is called \"{}\"", excerpt(name));
-    Problem::new(Code::InvalidDependency, detail)
+    Problem::new(ProblemCode::InvalidDependency, detail)
         .field("after")
         .hint("an entry is called as its \"as\" says, else as its definition")
         .within(&format!("jobs[{position}]"), None)
@@ -113,7 +115,7 @@ fn no_entry(position: u32, name: &str) -> Problem {
 
 fn after_too_many(position: u32, count: usize) -> Problem {
     let detail = format!("a job comes after {AFTER_MAX} others at most, and these are {count} or more");
-    Problem::new(Code::InvalidDependency, detail)
+    Problem::new(ProblemCode::InvalidDependency, detail)
         .field("after")
         .hint("let one job come after many, and others after that one")
         .within(&format!("jobs[{position}]"), None)
@@ -121,7 +123,7 @@ fn after_too_many(position: u32, count: usize) -> Problem {
 
 fn too_many() -> Problem {
     let detail = format!("the jobs of the request have more than {DEPENDENCIES_MAX} dependencies");
-    Problem::new(Code::InvalidDependency, detail)
+    Problem::new(ProblemCode::InvalidDependency, detail)
         .field("after")
         .hint("let one job come after many, and others after that one")
 }
@@ -209,7 +211,8 @@ fn look_up(archive: &dyn Archive, ids: &BTreeSet<PredecessorId>) -> Result<Found
 }
 
 fn not_found(on: PredecessorId) -> Problem {
-    let problem = Problem::new(Code::InvalidDependency, format!("there is no {on}, or it has been removed"));
+    let problem =
+        Problem::new(ProblemCode::InvalidDependency, format!("there is no {on}, or it has been removed"));
     let problem = problem.field("after");
     match on {
         PredecessorId::Job(_) => problem,
@@ -278,7 +281,7 @@ const fn existing(dependency: &Dependency) -> Option<PredecessorId> {
 
 fn ended_otherwise(on: PredecessorId, state: State, requires: RequiredEnd) -> Problem {
     let detail = format!("{on} has ended as {}, and after requires {}", state.name(), requires.name());
-    let problem = Problem::new(Code::PredecessorEnded, detail)
+    let problem = Problem::new(ProblemCode::PredecessorEnded, detail)
         .field("after")
         .state(state.name())
         .hint("come after a retry of it, or require another outcome");

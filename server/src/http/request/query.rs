@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use protocol::Timestamp;
 
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 pub(crate) use crate::near::nearest;
 
@@ -45,7 +45,7 @@ impl Query {
             return Ok(Vec::new());
         }
         let decoded = Decoded::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|_| Problem::new(Code::InvalidQuery, "the query cannot be decoded"))?;
+            .map_err(|_| Problem::new(ProblemCode::InvalidQuery, "the query cannot be decoded"))?;
         Ok(decoded.0)
     }
 
@@ -173,9 +173,11 @@ impl Query {
     pub(crate) fn finish(self) -> Result<(), Problem> {
         let Some((name, _)) = self.left.first() else { return Ok(()) };
         let near = nearest(name, self.known.iter().copied());
-        let problem =
-            Problem::new(Code::InvalidQuery, format!("there is no parameter \"{}\" here", excerpt(name)))
-                .field(format!("?{}", excerpt(name)));
+        let problem = Problem::new(
+            ProblemCode::InvalidQuery,
+            format!("there is no parameter \"{}\" here", excerpt(name)),
+        )
+        .field(format!("?{}", excerpt(name)));
         Err(if near.is_empty() { problem } else { problem.near(near) })
     }
 }
@@ -217,7 +219,7 @@ pub(crate) fn encode<'p>(pairs: impl IntoIterator<Item = (&'p str, &'p str)>) ->
 
 /// The problem `invalid_query` of a parameter.
 pub(crate) fn invalid_query(name: &str, detail: &str) -> Problem {
-    Problem::new(Code::InvalidQuery, detail).field(format!("?{name}"))
+    Problem::new(ProblemCode::InvalidQuery, detail).field(format!("?{name}"))
 }
 
 /// Parses `90s`, `1h30m`, `2 days`, in whole milliseconds.
@@ -241,7 +243,7 @@ mod tests {
         assert!(query("a=1&a=2").text("a").is_err());
         let mut unknown = query("limti=5");
         assert_eq!(unknown.number("limit").unwrap(), None);
-        assert_eq!(unknown.finish().unwrap_err().code(), Code::InvalidQuery);
+        assert_eq!(unknown.finish().unwrap_err().code(), ProblemCode::InvalidQuery);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::auth::actor::Actor;
 use crate::auth::audit::note;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::body;
 use crate::http::request::content_type::form;
@@ -76,13 +76,16 @@ pub(crate) fn checked(reason: Option<String>) -> Result<Option<Arc<str>>, Proble
 fn check(reason: &str) -> Result<(), Problem> {
     let length = reason.chars().count();
     let problem = if reason.is_empty() {
-        Problem::new(Code::InvalidReason, "the reason is empty").hint("leave it out, or say why")
+        Problem::new(ProblemCode::InvalidReason, "the reason is empty").hint("leave it out, or say why")
     } else if length > REASON_CHARS_MAX {
-        Problem::new(Code::TooLong, format!("the reason has {length} characters"))
+        Problem::new(ProblemCode::TooLong, format!("the reason has {length} characters"))
             .hint(format!("a reason has at most {REASON_CHARS_MAX} characters"))
     } else if let Some(letter) = reason.chars().find(|letter| is_hidden(*letter)) {
-        Problem::new(Code::InvalidReason, format!("the reason has the character U+{:04X}", u32::from(letter)))
-            .hint("a reason is one line, without control characters and marks that change the direction of text")
+        Problem::new(
+            ProblemCode::InvalidReason,
+            format!("the reason has the character U+{:04X}", u32::from(letter)),
+        )
+        .hint("a reason is one line, without control characters and marks that change the direction of text")
     } else {
         return Ok(());
     };
@@ -109,8 +112,8 @@ mod tests {
             assert!(check(fits).is_ok(), "{fits}");
         }
         for bad in ["", "two\nlines", "\u{1b}[31m", "\u{202e}paws ksid", "a\u{2066}b", "a\u{2028}b"] {
-            assert_eq!(check(bad).unwrap_err().code(), Code::InvalidReason, "{bad}");
+            assert_eq!(check(bad).unwrap_err().code(), ProblemCode::InvalidReason, "{bad}");
         }
-        assert_eq!(check(&"x".repeat(REASON_CHARS_MAX + 1)).unwrap_err().code(), Code::TooLong);
+        assert_eq!(check(&"x".repeat(REASON_CHARS_MAX + 1)).unwrap_err().code(), ProblemCode::TooLong);
     }
 }

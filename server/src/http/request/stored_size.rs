@@ -3,7 +3,7 @@
 use scheduler::details::JobDetails;
 use scheduler::pending_batch::stored_bytes;
 
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::job_request::MANY_BYTES_MAX;
 
@@ -30,7 +30,7 @@ impl StoredSize {
             "{} jobs with {} bytes of parameters, environment, args, input and labels; those of one request have {STORED_BYTES_MAX} bytes at most",
             self.jobs, self.bytes
         );
-        Err(Problem::new(Code::TooManyJobs, detail).hint(
+        Err(Problem::new(ProblemCode::TooManyJobs, detail).hint(
             "split the request, or keep large data in a volume or an object store and pass its address to the jobs",
         ))
     }

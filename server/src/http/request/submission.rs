@@ -14,7 +14,7 @@ use super::cleared_fields::ClearedFields;
 use super::job_request::{self, JobRequest};
 use super::query::{invalid_query, nearest};
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::{FAULTS_MAX, Problem};
 use crate::http::present::shapes::Fault;
 use crate::params::{Checker, ParamFault};
@@ -79,7 +79,7 @@ pub(crate) fn check_program(definition: &Definition, details: Option<&JobDetails
     let detail = format!("{} bytes are too long for a program (max {PROGRAM_BYTES_MAX})", word.len());
     let hint =
         "the definition has no command, so the first argument may be the program; give it an entrypoint";
-    Err(Problem::new(Code::TooLong, detail).field(field).hint(hint))
+    Err(Problem::new(ProblemCode::TooLong, detail).field(field).hint(hint))
 }
 
 /// Checks a change of a job that waits: it may set what a submission may set.
@@ -160,9 +160,12 @@ pub(crate) fn merge_pairs(pairs: &mut Vec<(String, String)>, changes: Vec<(Strin
 }
 
 fn no_unique_key() -> Problem {
-    Problem::new(Code::OverrideNotAllowed, "the definition has no \"unique\", so its jobs have no keys")
-        .field("unique_key")
-        .hint("leave the field out, or add \"unique\" to the definition")
+    Problem::new(
+        ProblemCode::OverrideNotAllowed,
+        "the definition has no \"unique\", so its jobs have no keys",
+    )
+    .field("unique_key")
+    .hint("leave the field out, or add \"unique\" to the definition")
 }
 
 /// A fault for each field that the definition does not allow. `after` names jobs by number in `job`, and entries of the same request
@@ -173,7 +176,7 @@ fn not_allowed(
     params: &[(String, Value)],
     after_entries: &[(String, RequiredEnd)],
     cleared: &ClearedFields,
-) -> Vec<(Code, Fault)> {
+) -> Vec<(ProblemCode, Fault)> {
     let Some(allow) = &rules.allow else { return Vec::new() };
     let none = JobDetails::default();
     let JobDetails { overrides, labels, .. } = job.details.as_deref().unwrap_or(&none);
@@ -204,17 +207,20 @@ fn not_allowed(
     refused
         .map(|field| {
             let fault = Fault {
-                code: Code::OverrideNotAllowed.name().into(),
+                code: ProblemCode::OverrideNotAllowed.name().into(),
                 field: field.name().to_owned(),
                 detail: format!("the definition does not allow a submission to set {}", field.name()),
                 hint: Some(hint.clone()),
             };
-            (Code::OverrideNotAllowed, fault)
+            (ProblemCode::OverrideNotAllowed, fault)
         })
         .collect()
 }
 
-fn fault_of(ParamFault { name, detail, hint }: ParamFault) -> (Code, Fault) {
+fn fault_of(ParamFault { name, detail, hint }: ParamFault) -> (ProblemCode, Fault) {
     let field = format!("params.{name}");
-    (Code::InvalidParam, Fault { code: Code::InvalidParam.name().into(), field, detail, hint: Some(hint) })
+    (
+        ProblemCode::InvalidParam,
+        Fault { code: ProblemCode::InvalidParam.name().into(), field, detail, hint: Some(hint) },
+    )
 }

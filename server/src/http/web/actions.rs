@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::page::{Frame, render, see_other};
 use crate::excerpt::excerpt;
 use crate::http::api::{acknowledge, batches, bulk, jobs, pauses, pipelines, submit, workers};
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Batch, BulkResult, Intervention, Job, RetriedBatch, Time};
 use crate::http::request::body;
@@ -86,8 +86,9 @@ pub(super) fn key_of(fields: &Fields) -> Option<&str> {
 /// `invalid_idempotency_key` if it cannot be a header.
 pub(super) fn with_key(mut request: Request, fields: &Fields) -> Result<Request, Problem> {
     if let Some(key) = key_of(fields) {
-        let value = HeaderValue::from_str(key)
-            .map_err(|_| Problem::new(Code::InvalidIdempotencyKey, "it has characters that no header has"))?;
+        let value = HeaderValue::from_str(key).map_err(|_| {
+            Problem::new(ProblemCode::InvalidIdempotencyKey, "it has characters that no header has")
+        })?;
         request.headers_mut().insert(IDEMPOTENCY_KEY, value);
     }
     Ok(request)
@@ -168,7 +169,7 @@ pub(crate) async fn batch(
         (Some(new), _) => Ok(see_other(&state.services.base_path, &format!("/batches/{}", new.batch))),
         (None, Some(refusal)) => {
             let detail = format!("no member can be retried: job {}: {}", refusal.job, refusal.detail);
-            Err(Problem::new(Code::NotFinished, detail))
+            Err(Problem::new(ProblemCode::NotFinished, detail))
         }
         (None, None) => {
             let detail = match (answer.cancelled, answer.unended) {
@@ -178,7 +179,7 @@ pub(crate) async fn batch(
                 ),
                 (_, unended) => format!("no member of batch {id} has failed, and {unended} have not ended"),
             };
-            Err(Problem::new(Code::NotFinished, detail))
+            Err(Problem::new(ProblemCode::NotFinished, detail))
         }
     }
 }
@@ -368,5 +369,5 @@ pub(crate) async fn bulk(State(state): State<Arc<AppState>>, request: Request) -
 }
 
 fn no_such_verb(verb: &str) -> Problem {
-    Problem::new(Code::NotFound, format!("\"{}\" is nothing that can be done here", excerpt(verb)))
+    Problem::new(ProblemCode::NotFound, format!("\"{}\" is nothing that can be done here", excerpt(verb)))
 }

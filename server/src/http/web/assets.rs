@@ -9,7 +9,7 @@ use data_encoding::HEXLOWER;
 use rust_embed::RustEmbed;
 use sha2::{Digest, Sha256};
 
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 
 #[derive(RustEmbed)]
@@ -31,7 +31,7 @@ pub(crate) fn version() -> &'static str {
 /// `GET /static/{version}/{file}`. The version only serves the browser's cache.
 pub(crate) async fn file(Path((_, name)): Path<(String, String)>) -> Result<Response, Problem> {
     let Some(file) = Files::get(&name) else {
-        return Err(Problem::new(Code::NotFound, "there is no such file"));
+        return Err(Problem::new(ProblemCode::NotFound, "there is no such file"));
     };
     let kind = match name.rsplit('.').next() {
         Some("css") => "text/css; charset=utf-8",

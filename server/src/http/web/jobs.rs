@@ -14,7 +14,7 @@ use super::page::{Frame, render, see_other};
 use crate::clock;
 use crate::http::api::job_export::{ExportFormat, export};
 use crate::http::api::job_list;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Job, ListedJob, Time};
 use crate::http::request::job_filter;
@@ -184,7 +184,7 @@ pub(crate) async fn show(State(state): State<Arc<AppState>>, uri: Uri) -> Result
     };
     let Some(fault) = FilterFault::of(&refusal) else { return Err(refusal) };
     // People type a part of a name. Links and the API have whole names.
-    if refusal.code() == Code::UnknownName
+    if refusal.code() == ProblemCode::UnknownName
         && let Some(pattern) = job_filter::pattern_of_part(&state, &address.value("name")).await?
     {
         let query = address.replaced("name", &pattern);

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use super::page::{Frame, keep_foreign_content_out, problem_page, problem_page_in, render};
 use crate::auth::Admission;
 use crate::auth::actor::Actor;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::accept::accepts;
 use crate::http::state::AppState;
@@ -45,8 +45,10 @@ impl AskedPage {
 
     /// Shows a refusal as a page.
     pub(crate) async fn refuse(self, state: &AppState, problem: Problem) -> Response {
-        let is_signed_out =
-            matches!(problem.code(), Code::InvalidToken | Code::TokenExpired | Code::TokenRevoked);
+        let is_signed_out = matches!(
+            problem.code(),
+            ProblemCode::InvalidToken | ProblemCode::TokenExpired | ProblemCode::TokenRevoked
+        );
         let mut response = match self.actor {
             Some(actor) => actor.serve(async { problem_page(state, problem) }).await,
             // A redirect to the login would lose the form: from this page, the browser can go back to it.

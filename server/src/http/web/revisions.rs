@@ -16,7 +16,7 @@ use super::page::{Frame, render};
 use crate::catalogue::Entry;
 use crate::config::jobs_file;
 use crate::http::api::plan;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::KeyChange;
 use crate::http::request::definition::find;
@@ -143,7 +143,7 @@ async fn revision(
     };
     let gone = || {
         let detail = format!("\"{name}\" as of the revision {revision} is gone");
-        Problem::new(Code::RevisionGone, detail)
+        Problem::new(ProblemCode::RevisionGone, detail)
             .hint(format!("/definitions/{name}/revisions lists those that are kept"))
     };
     let stored = stored.filter(|stored| stored.name == name).ok_or_else(gone)?;

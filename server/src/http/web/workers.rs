@@ -13,7 +13,7 @@ use super::page::{Frame, render, see_other};
 use super::page_links::PageLinks;
 use crate::excerpt::excerpt;
 use crate::http::api::{job_list, workers};
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{Exclusion, Intervention, ResourceAmounts, Worker, WorkerResources};
 use crate::http::request::job_filter::find_worker_named;
@@ -234,7 +234,10 @@ async fn named(state: &AppState, name: String) -> Result<Response, Problem> {
     let unknown = format!("no worker was ever called \"{}\"", excerpt(&name));
     match find_worker_named(state, name).await? {
         Some(id) => Ok(see_other(&state.services.base_path, &format!("/workers/{id}"))),
-        None => Err(Problem::new(Code::UnknownWorker, unknown).hint("GET /workers?all=1 lists the workers")),
+        None => {
+            Err(Problem::new(ProblemCode::UnknownWorker, unknown)
+                .hint("GET /workers?all=1 lists the workers"))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use protocol::container::{ContainerOptions, HOST_GATEWAY, ULIMITS, UNLIMITED, Ulimit};
 
-use super::super::fault::{Code, Position, quoted};
+use super::super::fault::{FaultCode, Position, quoted};
 use super::super::grammar::{self, ValueFault};
 use super::super::keys;
 use super::super::reader::Reader;
@@ -46,7 +46,7 @@ fn texts(
 fn check_count(node: &Node, count: usize, reader: &mut Reader<'_>) {
     if count > ENTRIES_MAX {
         let text = format!("{count} entries are too many (max {ENTRIES_MAX})");
-        reader.fault(node.at, Code::TooLong, text);
+        reader.fault(node.at, FaultCode::TooLong, text);
     }
 }
 
@@ -67,7 +67,7 @@ fn hosts(node: &Node, reader: &mut Reader<'_>) -> Vec<(String, String)> {
                 Some((name, address)) => hosts.extend(host((at, name), (at, address), reader)),
                 None => {
                     let form = "is not NAME:ADDRESS, such as db:10.0.0.5";
-                    let wrong: Result<(), _> = Err(ValueFault::input(Code::InvalidValue, &text, form));
+                    let wrong: Result<(), _> = Err(ValueFault::input(FaultCode::InvalidValue, &text, form));
                     reader.accept(at, wrong);
                 }
             }
@@ -114,7 +114,7 @@ fn bounds(node: &Node, reader: &mut Reader<'_>) -> Option<(i64, i64)> {
     let part = Scope::new(map, None);
     let mut bound = |name| {
         let Some(node) = part.find(name) else {
-            reader.fault(node.at, Code::MissingField, format!("the limit needs {}", quoted(name)));
+            reader.fault(node.at, FaultCode::MissingField, format!("the limit needs {}", quoted(name)));
             return None;
         };
         reader.integer(node, keys::ULIMIT)
@@ -124,7 +124,7 @@ fn bounds(node: &Node, reader: &mut Reader<'_>) -> Option<(i64, i64)> {
     let is_above = hard != UNLIMITED && (soft == UNLIMITED || soft > hard);
     if is_above {
         let text = format!("soft must not be above hard; {UNLIMITED} is without a limit");
-        reader.fault(node.at, Code::OutOfRange, text);
+        reader.fault(node.at, FaultCode::OutOfRange, text);
         return None;
     }
     Some((soft, hard))
@@ -136,24 +136,24 @@ fn ulimit_name(name: &str) -> Result<(), ValueFault> {
     }
     if name == "core" {
         let text = "core cannot be set: a core dump may hold secrets, so containers write none";
-        return Err(ValueFault::new(Code::UnsupportedField, text));
+        return Err(ValueFault::new(FaultCode::UnsupportedField, text));
     }
     if ["nice", "rtprio", "rttime"].contains(&name) {
         let text = format!(
             "{name} cannot be set: a process with such a priority could take the machine from its worker"
         );
-        return Err(ValueFault::new(Code::UnsupportedField, text));
+        return Err(ValueFault::new(FaultCode::UnsupportedField, text));
     }
     let form = match grammar::nearest(name, ULIMITS.into_iter()) {
         Some(near) => format!("is not a limit: did you mean \"{near}\"?"),
         None => format!("is not a limit: {}", ULIMITS.join(", ")),
     };
-    Err(ValueFault::input(Code::InvalidValue, name, form))
+    Err(ValueFault::input(FaultCode::InvalidValue, name, form))
 }
 
 fn address(text: &str) -> Result<(), ValueFault> {
     let form = "is not an address, such as 10.0.0.5";
-    text.parse::<IpAddr>().map(drop).map_err(|_| ValueFault::input(Code::InvalidValue, text, form))
+    text.parse::<IpAddr>().map(drop).map_err(|_| ValueFault::input(FaultCode::InvalidValue, text, form))
 }
 
 fn address_or_gateway(text: &str) -> Result<(), ValueFault> {
@@ -177,7 +177,7 @@ fn is_domain(text: &str) -> bool {
 
 fn domain(text: &str) -> Result<(), ValueFault> {
     let form = "is not a name, such as db.example";
-    is_domain(text).then_some(()).ok_or_else(|| ValueFault::input(Code::InvalidValue, text, form))
+    is_domain(text).then_some(()).ok_or_else(|| ValueFault::input(FaultCode::InvalidValue, text, form))
 }
 
 /// As engines take them: no underscores, and `.` for none at all.
@@ -188,7 +188,7 @@ fn search_domain(text: &str) -> Result<(), ValueFault> {
         return Ok(());
     }
     let form = "is not a domain, such as example.org";
-    Err(ValueFault::input(Code::InvalidValue, text, form))
+    Err(ValueFault::input(FaultCode::InvalidValue, text, form))
 }
 
 fn hostname(text: &str) -> Result<(), ValueFault> {
@@ -196,7 +196,7 @@ fn hostname(text: &str) -> Result<(), ValueFault> {
         return Ok(());
     }
     let form = format!("is not the name of a host, with at most {HOSTNAME_BYTES_MAX} bytes");
-    Err(ValueFault::input(Code::InvalidValue, text, form))
+    Err(ValueFault::input(FaultCode::InvalidValue, text, form))
 }
 
 /// Entries of a list: more are a mistake, and would make a long command line.

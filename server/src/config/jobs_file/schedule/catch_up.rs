@@ -3,7 +3,7 @@
 use scheduler::schedule::catch_up::{CatchUp, CatchUpMode};
 use scheduler::schedule::{Overlap, Timetable};
 
-use crate::config::jobs_file::fault::Code;
+use crate::config::jobs_file::fault::FaultCode;
 use crate::config::jobs_file::keys;
 use crate::config::jobs_file::reader::Reader;
 use crate::config::jobs_file::scope::Scope;
@@ -38,6 +38,6 @@ pub(super) fn warn_of_overlap(timetable: &Timetable, scope: Scope<'_>, reader: &
             "missed slots are caught up at the same time, and by `overlap` only {kept} of them runs: write \
              `overlap: queue` to run all, one after another, or `overlap: allow`"
         );
-        reader.collector.warning(node.at, Code::HasNoEffect, text);
+        reader.collector.warning(node.at, FaultCode::HasNoEffect, text);
     }
 }

@@ -14,7 +14,7 @@ use crate::auth::audit::note;
 use crate::catalogue::Definitions;
 use crate::http::api::admission;
 use crate::http::api::worker_names;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::definition;
 use crate::http::request::idempotency_key::{find_accepted, find_repeated, submit_with_key};
@@ -102,10 +102,13 @@ fn one_for_each(
     each: Vec<Vec<(String, Value)>>,
 ) -> Result<NewJobs, Problem> {
     if each.is_empty() {
-        return Err(Problem::new(Code::EmptyBatch, "the list has no entry").field("each"));
+        return Err(Problem::new(ProblemCode::EmptyBatch, "the list has no entry").field("each"));
     }
     if each.len() > MANY_MAX {
-        return Err(Problem::new(Code::TooManyJobs, format!("more than {MANY_MAX} jobs in one request")));
+        return Err(Problem::new(
+            ProblemCode::TooManyJobs,
+            format!("more than {MANY_MAX} jobs in one request"),
+        ));
     }
     let definition = &definition::find(definitions, name)?.definition;
     let checker = Checker::new(&definition.submission.params);
@@ -137,7 +140,10 @@ fn needs_jobs(options: &BatchOptions) -> Problem {
         BatchOptions { unique: Some(_), .. } => "batch_unique_key",
         _ => "concurrency",
     };
-    Problem::new(Code::InvalidBatch, format!("{field} is for several jobs, and this request makes one"))
-        .field(field)
-        .hint("add count, or a list each")
+    Problem::new(
+        ProblemCode::InvalidBatch,
+        format!("{field} is for several jobs, and this request makes one"),
+    )
+    .field(field)
+    .hint("add count, or a list each")
 }

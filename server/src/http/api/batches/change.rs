@@ -10,7 +10,7 @@ use scheduler::step::{Answer, Rejection};
 use super::{find, full};
 use crate::auth::audit::note;
 use crate::http::api::bulk;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::batch_patch;
@@ -43,6 +43,6 @@ pub(crate) async fn change(
 
 /// Refuses to change, pause or resume a batch whose members have all ended.
 pub(crate) fn has_ended(first: JobId, state: &'static str) -> Problem {
-    let problem = Problem::new(Code::AlreadyFinished, format!("batch {first} has ended: {state}"));
+    let problem = Problem::new(ProblemCode::AlreadyFinished, format!("batch {first} has ended: {state}"));
     problem.state(state).hint("its members do not wait any more; GET /api/batches?state=waiting,running lists those that have not ended")
 }

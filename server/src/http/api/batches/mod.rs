@@ -26,7 +26,7 @@ use crate::auth::Denial;
 use crate::auth::actor::Actor;
 use crate::excerpt::excerpt;
 use crate::http::api::{bulk, pauses};
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::batch::summary;
 use crate::http::present::presenter::dependency;
@@ -93,9 +93,8 @@ pub(crate) async fn operate(
 ) -> Result<Response, Problem> {
     if !matches!(verb.as_str(), "cancel" | "retry" | "pause" | "resume") {
         let detail = format!("there is no operation \"{}\" on batches", excerpt(&verb));
-        return Err(
-            Problem::new(Code::NotFound, detail).hint("the operations are cancel, retry, pause and resume")
-        );
+        return Err(Problem::new(ProblemCode::NotFound, detail)
+            .hint("the operations are cancel, retry, pause and resume"));
     }
     let batch = find(&state, JobId(id)).await?;
     match verb.as_str() {
@@ -149,7 +148,7 @@ fn states(text: &str) -> Result<Vec<BatchState>, Problem> {
     let state = |name: &str| {
         BatchState::named(name).ok_or_else(|| {
             let all = BatchState::ALL.map(BatchState::name).join(", ");
-            Problem::new(Code::InvalidState, format!("there is no state \"{}\"", excerpt(name)))
+            Problem::new(ProblemCode::InvalidState, format!("there is no state \"{}\"", excerpt(name)))
                 .field("?state")
                 .hint(format!("the states are {all}"))
         })

@@ -24,7 +24,7 @@ use crate::excerpt::excerpt;
 use crate::http::api::admission;
 use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json, refused_by_pause, warning};
 use crate::http::api::worker_names;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::{self, Time};
 use crate::http::request::body;
@@ -77,7 +77,7 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
         Err(refusal)
             if matches!(
                 refusal.code(),
-                Code::UnknownJob | Code::DefinitionDisabled | Code::ForbiddenByPolicy
+                ProblemCode::UnknownJob | ProblemCode::DefinitionDisabled | ProblemCode::ForbiddenByPolicy
             ) =>
         {
             return find_accepted(&state, key, refusal).await.map(|holder| replayed(&state, holder));
@@ -106,7 +106,7 @@ pub(crate) async fn many(State(state): State<Arc<AppState>>, request: Request) -
 pub(super) fn options(query: &mut Query) -> Result<BatchOptions, Problem> {
     let name = query.text("batch_name")?;
     if let Some(Err((detail, hint))) = name.as_deref().map(job_request::batch_name) {
-        return Err(Problem::new(Code::InvalidBatch, detail).field("?batch_name").hint(hint));
+        return Err(Problem::new(ProblemCode::InvalidBatch, detail).field("?batch_name").hint(hint));
     }
     let mut count = |field: &'static str| {
         let count = query.number(field)?.map(|count| {
@@ -206,12 +206,14 @@ pub(crate) fn read_many(
     let mut found: HashMap<String, (&Definition, Checker<'_>)> = HashMap::new();
     let take = |request: JobRequest<'_>| {
         if jobs.len() == MANY_MAX {
-            return Err(Problem::new(Code::TooManyJobs, format!("more than {MANY_MAX} jobs in one request")));
+            return Err(Problem::new(
+                ProblemCode::TooManyJobs,
+                format!("more than {MANY_MAX} jobs in one request"),
+            ));
         }
         let Some(name) = request.name.clone() else {
-            return Err(
-                Problem::new(Code::MissingField, "an entry needs the name of a definition").field("name")
-            );
+            return Err(Problem::new(ProblemCode::MissingField, "an entry needs the name of a definition")
+                .field("name"));
         };
         let (definition, checker) = match found.get(&*name) {
             Some(known) => known,
@@ -243,7 +245,7 @@ pub(crate) fn read_many(
     }
     names.resolve(&mut jobs)?;
     match jobs.is_empty() {
-        true => Err(Problem::new(Code::EmptyBatch, "the body has no entry")),
+        true => Err(Problem::new(ProblemCode::EmptyBatch, "the body has no entry")),
         false => Ok(jobs),
     }
 }

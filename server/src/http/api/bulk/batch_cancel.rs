@@ -17,7 +17,7 @@ use crate::auth::actor::Actor;
 use crate::auth::audit::note;
 use crate::http::api::jobs::requester;
 use crate::http::api::submission_answer::json;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::BulkResult;
 use crate::http::request::query::Query;
@@ -71,7 +71,7 @@ pub(crate) async fn check_scope_of_members(state: &Arc<AppState>, first: JobId) 
         Reach::All => Ok(()),
         // A token with a whole scope may act on all of them.
         Reach::Some => Ok(Actor::current().check_whole_scope()?),
-        Reach::Unknown => Err(Problem::new(Code::Busy, SCOPE_UNKNOWN)
+        Reach::Unknown => Err(Problem::new(ProblemCode::Busy, SCOPE_UNKNOWN)
             .hint("try again, or use a token without a scope: then the members need not be read")
             .retry_after(SCOPE_RETRY_SECONDS)),
     }

@@ -219,7 +219,7 @@ const SELECT_TIME_MAX: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::middleware::code::Code;
+    use crate::http::middleware::code::ProblemCode;
 
     fn key(slot: Option<i64>, job: u64) -> RetryKey {
         RetryKey::new(slot.map(Timestamp), JobId(job))
@@ -237,7 +237,7 @@ mod tests {
             assert_eq!(RetryPlace::read(&place.write()).unwrap(), place);
         }
         let of_a_list = cursor::write(JobId(7));
-        assert_eq!(RetryPlace::read(&of_a_list).unwrap_err().code(), Code::InvalidCursor);
+        assert_eq!(RetryPlace::read(&of_a_list).unwrap_err().code(), ProblemCode::InvalidCursor);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use futures_util::{StreamExt, stream};
 use protocol::JobId;
 
 use crate::http::api::jobs::find;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::ending;
 use crate::http::present::missing_output::withheld_text;
@@ -153,7 +153,7 @@ async fn check_not_removed(state: &AppState, job: JobId, row: &AttemptRow) -> Re
     let Some(written) = removed_bytes(state, job, row).await? else { return Ok(()) };
     let detail =
         format!("attempt {} of job {job} wrote {written} bytes; none of them is here any more", row.number);
-    Err(Problem::new(Code::OutputRemoved, detail)
+    Err(Problem::new(ProblemCode::OutputRemoved, detail)
         .hint(
             "output is kept for the retention.output_max_age of its definition, and that of all jobs together up to a limited size \
              (--keep-output-max)",
@@ -187,7 +187,7 @@ fn named_attempt(record: &JobRecord, number: Option<u64>) -> Result<Option<&Atte
     let Some(number) = number else { return Ok(record.row.attempt.as_ref()) };
     let found = reader::attempts(record).find(|row| u64::from(row.number.0) == number);
     found.map(Some).ok_or_else(|| {
-        Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
+        Problem::new(ProblemCode::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
     })
 }
 
@@ -228,7 +228,7 @@ async fn part(
     let total = state.block(move || Ok(reader::length(&logs.lengths(attempt)?, which))).await?;
     let not_there = || {
         let value = HeaderValue::try_from(format!("bytes */{total}"));
-        Problem::new(Code::RangeNotSatisfiable, format!("the output has {total} bytes"))
+        Problem::new(ProblemCode::RangeNotSatisfiable, format!("the output has {total} bytes"))
             .field("Range")
             .header(header::CONTENT_RANGE, value.unwrap_or(HeaderValue::from_static("bytes */*")))
     };
@@ -327,7 +327,7 @@ fn plain(reader: Reader, mut plain: PlainText, notes: Notes, notice: Option<Stri
 
 #[derive(Debug, thiserror::Error)]
 #[error("the output breaks off: {}", .0.title())]
-struct Broken(Code);
+struct Broken(ProblemCode);
 
 impl From<LogsError> for Problem {
     fn from(error: LogsError) -> Self {

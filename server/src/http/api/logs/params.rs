@@ -8,7 +8,7 @@ use protocol::report::Stream as Written;
 use super::events::EventPosition;
 use super::reader;
 use super::text::Range;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::accept::accepts;
 use crate::http::request::query::{Query, invalid_query};
@@ -118,13 +118,16 @@ impl LogsParams {
         let find = |number: u32| reader::attempts(record).find(|attempt| attempt.number.0 == number);
         match (self.number, self.resumed) {
             (Some(number), _) => find(number).map(Some).ok_or_else(|| {
-                Problem::new(Code::UnknownAttempt, format!("job {} has no attempt {number}", record.row.job))
-                    .field("?attempt")
-                    .hint(match record.row.attempts.0 {
-                        0 => "it has had none so far".to_owned(),
-                        1 => "it has had attempt 1 only".to_owned(),
-                        last => format!("it has had attempts 1 to {last}"),
-                    })
+                Problem::new(
+                    ProblemCode::UnknownAttempt,
+                    format!("job {} has no attempt {number}", record.row.job),
+                )
+                .field("?attempt")
+                .hint(match record.row.attempts.0 {
+                    0 => "it has had none so far".to_owned(),
+                    1 => "it has had attempt 1 only".to_owned(),
+                    last => format!("it has had attempts 1 to {last}"),
+                })
             }),
             (None, Some(Resumed { place, field })) => match find(place.attempt) {
                 // A client that began before the first attempt gets it from its start.
@@ -138,7 +141,7 @@ impl LogsParams {
 }
 
 fn unknown_event_id(field: &'static str) -> Problem {
-    Problem::new(Code::InvalidCursor, "it is not the id of an event of this output").field(field)
+    Problem::new(ProblemCode::InvalidCursor, "it is not the id of an event of this output").field(field)
 }
 
 /// A number that is too large is of no attempt.

@@ -9,7 +9,7 @@ use super::examples::worker;
 use super::shared::{FILTERING, FILTERS, JSON_BODY, LINK, NO_BODY, ON_JOB, ON_WORKER, PAGE, PAGING};
 use crate::http::api::notifications::TestRequest;
 use crate::http::api::workers::WorkerPatch;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::present::shapes;
 use crate::http::request::intervention::InterventionBody;
 use crate::http::request::reason::ReasonBody;
@@ -35,7 +35,7 @@ pub(super) fn output() -> Vec<Operation> {
             ])
             .answers(206, "The part that Range asks for.", vec![text("text/plain", "x\n")])
             .with_headers(&[("content-range", "The part and the length of the output.")])
-            .problems(&[&ON_JOB, &[Code::UnknownAttempt, Code::OutputRemoved, Code::RangeNotSatisfiable, Code::InvalidCursor]]),
+            .problems(&[&ON_JOB, &[ProblemCode::UnknownAttempt, ProblemCode::OutputRemoved, ProblemCode::RangeNotSatisfiable, ProblemCode::InvalidCursor]]),
         Operation::get("/api/logs/search", "output", "search_output", "Search in output")
             .takes(&[
                 Parameter { location: ParameterLocation::QueryRequired, ..query("q", Kind::Text("disk full"), "The text, 1 to 1,000 bytes.") },
@@ -50,7 +50,7 @@ pub(super) fn output() -> Vec<Operation> {
                 "lines": [{ "job": 5, "name": "resize", "attempt": 1, "stream": "stderr", "offset": 0, "text": "disk full", "matches": [[0, 9]] }],
                 "scanned_bytes": 10, "scanned_jobs": 1, "jobs_left_at_most": 0, "complete": true
             }))])
-            .problems(&[&FILTERING, &[Code::Pruned]]),
+            .problems(&[&FILTERING, &[ProblemCode::Pruned]]),
         Operation::get("/api/events", "events", "stream_events", "What changes, as server-sent events")
             .takes(&[
                 query("kind", Kind::Text("job.*"), "Kinds, separated by commas; `*` stands for any text."),
@@ -70,7 +70,7 @@ pub(super) fn output() -> Vec<Operation> {
                 "text/event-stream",
                 "id: 3.120.4\nevent: change\ndata: {\"id\":\"3.120.4\",\"at\":\"2026-11-20T13:09:01.180Z\",\"kind\":\"job.ended\"}\n\n",
             )])
-            .problems(&[&[Code::InvalidState, Code::UnknownName, Code::EventsGone]]),
+            .problems(&[&[ProblemCode::InvalidState, ProblemCode::UnknownName, ProblemCode::EventsGone]]),
     ]
 }
 
@@ -86,7 +86,7 @@ pub(super) fn workers() -> Vec<Operation> {
             .takes(parameters)
             .may_have_body(object::<ReasonBody>(json!({ "reason": "disk swap" })))
             .answers(200, "The worker as it is now.", vec![object::<shapes::Worker>(worker())])
-            .problems(&[&ON_WORKER, &JSON_BODY, &[Code::InvalidReason, Code::TooLong]])
+            .problems(&[&ON_WORKER, &JSON_BODY, &[ProblemCode::InvalidReason, ProblemCode::TooLong]])
     };
     vec![
         Operation::get("/api/workers", "workers", "list_workers", "List the workers")
@@ -94,11 +94,15 @@ pub(super) fn workers() -> Vec<Operation> {
             .answers(200, "The workers.", vec![list::<shapes::Worker>(worker())]),
         Operation::get("/api/workers/{id}", "workers", "get_worker", "Look at a worker")
             .answers(200, "The worker.", vec![object::<shapes::Worker>(worker())])
-            .problems(&[&[Code::InvalidId, Code::UnknownWorker]]),
+            .problems(&[&[ProblemCode::InvalidId, ProblemCode::UnknownWorker]]),
         Operation::patch("/api/workers/{id}", "workers", "change_worker", "Set labels or slots of a worker")
             .has_body(object::<WorkerPatch>(json!({ "slots": 8, "labels": { "zone": "b", "old": null } })))
             .answers(200, "The worker as it is now.", vec![object::<shapes::Worker>(worker())])
-            .problems(&[&ON_WORKER, &JSON_BODY, &[Code::OutOfRange, Code::InvalidLabel, Code::TooLong]]),
+            .problems(&[
+                &ON_WORKER,
+                &JSON_BODY,
+                &[ProblemCode::OutOfRange, ProblemCode::InvalidLabel, ProblemCode::TooLong],
+            ]),
         Operation::post(
             "/api/workers/{id}/cordon",
             "workers",
@@ -110,7 +114,12 @@ pub(super) fn workers() -> Vec<Operation> {
         .problems(&[
             &ON_WORKER,
             &JSON_BODY,
-            &[Code::InvalidReason, Code::TooLong, Code::InvalidDuration, Code::InvalidTime],
+            &[
+                ProblemCode::InvalidReason,
+                ProblemCode::TooLong,
+                ProblemCode::InvalidDuration,
+                ProblemCode::InvalidTime,
+            ],
         ]),
         verb("/api/workers/{id}/uncordon", "uncordon_worker", "Give a worker jobs again", &[]),
         with_reason(
@@ -146,10 +155,10 @@ pub(super) fn workers() -> Vec<Operation> {
         Operation::get("/api/workers/connect", "workers", "connect_worker", "The WebSocket of a worker")
             .answers(101, "The connection speaks the protocol of workers.", Vec::new())
             .problems(&[&[
-                Code::SubprotocolRequired,
-                Code::UpgradeRequired,
-                Code::WorkerRevoked,
-                Code::Draining,
+                ProblemCode::SubprotocolRequired,
+                ProblemCode::UpgradeRequired,
+                ProblemCode::WorkerRevoked,
+                ProblemCode::Draining,
             ]]),
     ]
 }
@@ -174,11 +183,11 @@ pub(super) fn others() -> Vec<Operation> {
                 "first_at": "2026-11-20T01:00:00.120Z", "last_at": "2026-11-20T01:00:09.120Z", "state": "waiting", "tries": 2
             }))])
             .with_headers(LINK)
-            .problems(&[&PAGING, &[Code::InvalidState]]),
+            .problems(&[&PAGING, &[ProblemCode::InvalidState]]),
         Operation::post("/api/notifications/test", "notifications", "test_notifications", "Send a message to each target of a definition")
             .has_body(object::<TestRequest>(json!({ "definition": "report" })))
             .answers(200, "The targets, with what was wrong.", vec![list::<shapes::TargetTest>(target)])
-            .problems(&[&JSON_BODY, &[Code::UnknownJob, Code::OutOfScope]]),
+            .problems(&[&JSON_BODY, &[ProblemCode::UnknownJob, ProblemCode::OutOfScope]]),
         Operation::post("/api/notifications/{id}/send", "notifications", "send_notification", "Send a message now that waits or was given up")
             .answers(200, "The message as it is after the try.", vec![object::<shapes::Notification>(json!({
                 "id": 7, "definition": "report", "kind": "slack", "host": "hooks.slack.example", "occasion": "failed", "count": 3,
@@ -186,7 +195,7 @@ pub(super) fn others() -> Vec<Operation> {
             }))])
             .problems(&[
                 &NO_BODY,
-                &[Code::InvalidId, Code::UnknownNotification, Code::AlreadyDelivered, Code::TargetRemoved, Code::OutOfScope],
+                &[ProblemCode::InvalidId, ProblemCode::UnknownNotification, ProblemCode::AlreadyDelivered, ProblemCode::TargetRemoved, ProblemCode::OutOfScope],
             ]),
         Operation::post("/api/notifications/send", "notifications", "send_notifications", "Send all messages that wait or were given up")
             .takes(&[
@@ -196,6 +205,6 @@ pub(super) fn others() -> Vec<Operation> {
             .answers(200, "The numbers of messages that are sent now.", vec![object::<shapes::SentNotifications>(json!({
                 "waiting": 2, "failed": 1, "without_target": 0, "out_of_scope": 0
             }))])
-            .problems(&[&NO_BODY, &[Code::InvalidState]]),
+            .problems(&[&NO_BODY, &[ProblemCode::InvalidState]]),
     ]
 }

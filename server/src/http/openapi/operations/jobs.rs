@@ -13,7 +13,7 @@ use super::shared::{
     PAGING, REVISION, SUBMISSION, SUBMIT, WAIT,
 };
 use crate::http::api::bulk::selection::{AcknowledgedSelection, Selection};
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::present::shapes;
 use crate::http::request::batch_patch::BatchPatch;
 use crate::http::request::job_request::{JobChanges, JobPatch, Member, Submission};
@@ -46,7 +46,7 @@ pub(super) fn jobs() -> Vec<Operation> {
                 ("idempotent-replay", "`true` for a repeated request."),
                 ("unique-duplicate", "`true` if another job has the unique key."),
             ])
-            .problems(&[&JSON_BODY, &SUBMISSION, &[Code::UnknownSchedule, Code::TooManyJobs, Code::EmptyBatch, Code::InvalidId]]),
+            .problems(&[&JSON_BODY, &SUBMISSION, &[ProblemCode::UnknownSchedule, ProblemCode::TooManyJobs, ProblemCode::EmptyBatch, ProblemCode::InvalidId]]),
         Operation::get("/api/jobs/{job}", "jobs", "get_job", "Look at a job with its attempts and timeline")
             .path(ID, "The number of the job.")
             .takes(&[query("wait", WAIT, "The server answers when the job has ended, or after this time, at most 10m.")])
@@ -57,8 +57,8 @@ pub(super) fn jobs() -> Vec<Operation> {
             .has_body(object::<JobPatch>(json!({ "priority": 10, "delay": "5m" })))
             .answers(200, "The job as it is now.", vec![object::<shapes::FullJob>(full_job())])
             .problems(&[&ON_JOB, &JSON_BODY, &[
-                Code::InvalidTime, Code::InvalidDuration, Code::OutOfRange, Code::AlreadyFinished, Code::NotWaiting,
-                Code::OutOfScope, Code::RefusedByStore,
+                ProblemCode::InvalidTime, ProblemCode::InvalidDuration, ProblemCode::OutOfRange, ProblemCode::AlreadyFinished, ProblemCode::NotWaiting,
+                ProblemCode::OutOfScope, ProblemCode::RefusedByStore,
             ]]),
         Operation::post("/api/jobs", "jobs", "submit_jobs", "Make many jobs at once")
             .takes(&[
@@ -75,7 +75,7 @@ pub(super) fn jobs() -> Vec<Operation> {
             .answers(201, "The jobs were made.", vec![object::<shapes::Batch>(batch())])
             .with_headers(&[("location", "The address of the batch.")])
             .answers(200, "An earlier request with this Idempotency-Key made them, or other jobs, or another batch, have their unique keys.", vec![object::<shapes::Batch>(replayed_batch())])
-            .problems(&[&JSON_BODY, &SUBMISSION, &[Code::TooManyJobs, Code::EmptyBatch]]),
+            .problems(&[&JSON_BODY, &SUBMISSION, &[ProblemCode::TooManyJobs, ProblemCode::EmptyBatch]]),
         Operation::get("/api/jobs", "jobs", "list_jobs", "List jobs, newest first")
             .takes(&FILTERS)
             .takes(&PAGE)
@@ -107,21 +107,21 @@ pub(super) fn jobs() -> Vec<Operation> {
                     { "at": "2026-01-31T02:00:03.000Z", "cpu_ms": 2_390, "memory_bytes": 31_457_280 }
                 ]
             }))])
-            .problems(&[&ON_JOB, &[Code::UnknownAttempt]]),
+            .problems(&[&ON_JOB, &[ProblemCode::UnknownAttempt]]),
         Operation::post("/api/jobs/{id}/cancel", "jobs", "cancel_job", "End a job")
             .answers(200, "The job has ended.", vec![object::<shapes::FullJob>(full_job())])
             .answers(202, "Its container is being stopped.", vec![object::<shapes::FullJob>(full_job())])
-            .problems(&[&ON_JOB, &NO_BODY, &[Code::AlreadyFinished, Code::OutOfScope, Code::RefusedByStore]]),
+            .problems(&[&ON_JOB, &NO_BODY, &[ProblemCode::AlreadyFinished, ProblemCode::OutOfScope, ProblemCode::RefusedByStore]]),
         Operation::post("/api/jobs/{id}/release", "jobs", "release_job", "Queue a quarantined job again, or give up an unreachable attempt")
             .answers(200, "The job as it is now.", vec![object::<shapes::FullJob>(full_job())])
-            .problems(&[&ON_JOB, &NO_BODY, &[Code::AlreadyFinished, Code::NothingToRelease, Code::OutOfScope, Code::RefusedByStore]]),
+            .problems(&[&ON_JOB, &NO_BODY, &[ProblemCode::AlreadyFinished, ProblemCode::NothingToRelease, ProblemCode::OutOfScope, ProblemCode::RefusedByStore]]),
         Operation::post("/api/jobs/{id}/acknowledge", "jobs", "acknowledge_job", "Say that the failure of a job is dealt with")
             .may_have_body(object::<ReasonBody>(json!({ "reason": "disk swap" })))
             .answers(200, "The job as it is now. The first acknowledgement stays.", vec![object::<shapes::FullJob>(full_job())])
-            .problems(&[&ON_JOB, &JSON_BODY, &[Code::NotFailed, Code::InvalidReason, Code::TooLong, Code::OutOfScope, Code::Draining]]),
+            .problems(&[&ON_JOB, &JSON_BODY, &[ProblemCode::NotFailed, ProblemCode::InvalidReason, ProblemCode::TooLong, ProblemCode::OutOfScope, ProblemCode::Draining]]),
         Operation::delete("/api/jobs/{id}/acknowledge", "jobs", "unacknowledge_job", "Take the acknowledgement of a job back")
             .answers(200, "The job as it is now. Unless it was retried, it is unresolved again.", vec![object::<shapes::FullJob>(full_job())])
-            .problems(&[&ON_JOB, &NO_BODY, &[Code::NotFailed, Code::OutOfScope, Code::Draining]]),
+            .problems(&[&ON_JOB, &NO_BODY, &[ProblemCode::NotFailed, ProblemCode::OutOfScope, ProblemCode::Draining]]),
         Operation::post("/api/jobs/{id}/retry", "jobs", "retry_job", "Run an ended job again, as a new job")
             .takes(&SUBMIT)
             .takes(&[REVISION, MEMBERS, CLEAR])
@@ -133,7 +133,7 @@ pub(super) fn jobs() -> Vec<Operation> {
             .answers(200, "An earlier request with this Idempotency-Key made the job, or another job has its unique key.", [
                 submitted(), vec![object::<shapes::FullJob>(full_job())],
             ].into_iter().flatten().collect())
-            .problems(&[&ON_JOB, &JSON_BODY, &SUBMISSION, &[Code::NotFinished, Code::RevisionGone, Code::TooManyJobs]]),
+            .problems(&[&ON_JOB, &JSON_BODY, &SUBMISSION, &[ProblemCode::NotFinished, ProblemCode::RevisionGone, ProblemCode::TooManyJobs]]),
         Operation::get("/api/jobs/{id}/pipeline", "jobs", "get_pipeline", "The jobs before and after a job")
             .answers(200, "The jobs that come after one another.", vec![object::<shapes::Pipeline>(json!({
                 "jobs": [
@@ -148,7 +148,7 @@ pub(super) fn jobs() -> Vec<Operation> {
             .answers(201, "The jobs were made.", vec![object::<shapes::Batch>(batch())])
             .with_headers(&[("location", "The address of the batch.")])
             .answers(200, "An earlier request with this Idempotency-Key made them, or other jobs have their unique keys.", vec![object::<shapes::Batch>(replayed_batch())])
-            .problems(&[&ON_JOB, &NO_BODY, &SUBMISSION, &[Code::NotFinished, Code::RevisionGone, Code::TooManyJobs, Code::UnknownField, Code::UnsupportedMediaType]]),
+            .problems(&[&ON_JOB, &NO_BODY, &SUBMISSION, &[ProblemCode::NotFinished, ProblemCode::RevisionGone, ProblemCode::TooManyJobs, ProblemCode::UnknownField, ProblemCode::UnsupportedMediaType]]),
     ]
 }
 
@@ -189,7 +189,7 @@ pub(super) fn jobs_in_bulk() -> Vec<Operation> {
             "The number of jobs, and what became of them.",
             vec![object::<shapes::BulkResult>(bulk_result())],
         )
-        .problems(&[&FILTERING, &JSON_BODY, &BULK, &[Code::InvalidReason]]),
+        .problems(&[&FILTERING, &JSON_BODY, &BULK, &[ProblemCode::InvalidReason]]),
     ]
 }
 
@@ -206,20 +206,20 @@ pub(super) fn batches() -> Vec<Operation> {
             .takes(&PAGE)
             .answers(200, "A page of batches.", vec![list::<shapes::BatchSummary>(batch_summary())])
             .with_headers(LINK)
-            .problems(&[&PAGING, &[Code::InvalidState]]),
+            .problems(&[&PAGING, &[ProblemCode::InvalidState]]),
         Operation::get("/api/batches/{id}", "batches", "get_batch", "Look at a batch with its first failures")
             .takes(&[query("wait", WAIT, "The server answers when the last member has ended, or after this time, at most 10m.")])
             .answers(200, "The batch.", vec![object::<shapes::FullBatch>(batch_summary())])
-            .problems(&[&[Code::BatchNotFound, Code::InvalidId]]),
+            .problems(&[&[ProblemCode::BatchNotFound, ProblemCode::InvalidId]]),
         Operation::get("/api/batches/{id}/explain", "batches", "explain_batch", "Why the members of a batch wait")
             .answers(200, "The batch, its limit, and its first waiting members by reason.", vec![object::<shapes::BatchExplanation>(batch_explanation())])
-            .problems(&[&[Code::BatchNotFound, Code::InvalidId]]),
+            .problems(&[&[ProblemCode::BatchNotFound, ProblemCode::InvalidId]]),
         Operation::patch("/api/batches/{id}", "batches", "change_batch", "Change the limits of a batch that has not ended")
             .has_body(object::<BatchPatch>(json!({ "concurrency": 20, "max_failures": null })))
             .answers(200, "The batch as it is now.", vec![object::<shapes::FullBatch>(batch_summary())])
             .problems(&[
                 &JSON_BODY,
-                &[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished, Code::OutOfScope, Code::OutOfRange, Code::MissingField, Code::RefusedByStore],
+                &[ProblemCode::BatchNotFound, ProblemCode::InvalidId, ProblemCode::AlreadyFinished, ProblemCode::OutOfScope, ProblemCode::OutOfRange, ProblemCode::MissingField, ProblemCode::RefusedByStore],
             ]),
         Operation::post("/api/batches/{id}/cancel", "batches", "cancel_batch", "End the members that have not ended")
             .takes(&[DRY_RUN, CURSOR])
@@ -228,11 +228,11 @@ pub(super) fn batches() -> Vec<Operation> {
                 "The number of jobs, and what became of them.",
                 vec![object::<shapes::BulkResult>(bulk_result())],
             )
-            .problems(&[&NO_BODY, &BULK, &[Code::BatchNotFound, Code::InvalidId, Code::InvalidCursor]]),
+            .problems(&[&NO_BODY, &BULK, &[ProblemCode::BatchNotFound, ProblemCode::InvalidId, ProblemCode::InvalidCursor]]),
         with_reason(resume("/api/batches/{id}/pause", "batches", "pause_batch", "Let the waiting members of a batch wait on"))
-            .problems(&[&[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished, Code::TooManyPaused]]),
+            .problems(&[&[ProblemCode::BatchNotFound, ProblemCode::InvalidId, ProblemCode::AlreadyFinished, ProblemCode::TooManyPaused]]),
         resume("/api/batches/{id}/resume", "batches", "resume_batch", "Let the members of a paused batch start")
-            .problems(&[&NO_BODY, &[Code::BatchNotFound, Code::InvalidId, Code::AlreadyFinished]]),
+            .problems(&[&NO_BODY, &[ProblemCode::BatchNotFound, ProblemCode::InvalidId, ProblemCode::AlreadyFinished]]),
         Operation::post("/api/batches/{id}/retry", "batches", "retry_batch", "Make a batch of the members that have not succeeded")
             .takes(&[
                 query("batch_name", Kind::Text("film 7"), "The name of the new batch, instead of that of this one."),
@@ -248,6 +248,6 @@ pub(super) fn batches() -> Vec<Operation> {
                 "No batch was made: there is none to make, it was only counted, or an earlier request with this key has made it.",
                 vec![object::<shapes::RetriedBatch>(retried_batch())],
             )
-            .problems(&[&NO_BODY, &SUBMISSION, &[Code::BatchNotFound, Code::InvalidId, Code::TooManyJobs]]),
+            .problems(&[&NO_BODY, &SUBMISSION, &[ProblemCode::BatchNotFound, ProblemCode::InvalidId, ProblemCode::TooManyJobs]]),
     ]
 }

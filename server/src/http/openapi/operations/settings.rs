@@ -8,7 +8,7 @@ use super::super::operation::{
 use super::examples::{REVISION_EXAMPLE, backfill, definition};
 use super::shared::{DRY_RUN, JSON_BODY, LINK, NO_BODY, PAGE, PAGING, SUBMISSION};
 use crate::http::api::tokens::TokenRequest;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::present::shapes;
 use crate::http::request::intervention::InterventionBody;
 use crate::http::request::reason::ReasonBody;
@@ -24,7 +24,7 @@ pub(super) fn definitions() -> Vec<Operation> {
             .with_headers(&[("longshore-definitions-revision", "The revision of all definitions.")]),
         Operation::get("/api/definitions/{name}", "definitions", "get_definition", "Look at a definition with its schedules")
             .answers(200, "The definition.", vec![object::<shapes::Definition>(definition())])
-            .problems(&[&[Code::UnknownJob]]),
+            .problems(&[&[ProblemCode::UnknownJob]]),
         Operation::post("/api/definitions/plan", "definitions", "plan_reload", "What a reload of this jobs file, or of these, would change")
             .has_body(text("application/yaml", "version: 1\njobs:\n  resize:\n    image: alpine\n    command: [echo, x]\n"))
             .has_body(object::<shapes::JobsFiles>(json!({
@@ -36,8 +36,8 @@ pub(super) fn definitions() -> Vec<Operation> {
             }))])
             .problems(&[
                 &NO_BODY,
-                &[Code::UnknownField, Code::InvalidType, Code::MissingField, Code::DuplicateKey],
-                &[Code::InvalidJobsFile, Code::InvalidPolicy],
+                &[ProblemCode::UnknownField, ProblemCode::InvalidType, ProblemCode::MissingField, ProblemCode::DuplicateKey],
+                &[ProblemCode::InvalidJobsFile, ProblemCode::InvalidPolicy],
             ]),
         Operation::put("/api/definitions", "definitions", "deploy_definitions", "Replace jobs.yaml by this text, and load it")
             .takes(&[
@@ -54,8 +54,8 @@ pub(super) fn definitions() -> Vec<Operation> {
             }))])
             .problems(&[
                 &NO_BODY,
-                &[Code::InvalidJobsFile, Code::InvalidPolicy, Code::RevisionMismatch, Code::FileChanged, Code::FileNotWritable, Code::TooManyRemoved],
-                &[Code::DeployNotAllowed, Code::OutOfScope, Code::Draining, Code::InvalidReason, Code::TooLong],
+                &[ProblemCode::InvalidJobsFile, ProblemCode::InvalidPolicy, ProblemCode::RevisionMismatch, ProblemCode::FileChanged, ProblemCode::FileNotWritable, ProblemCode::TooManyRemoved],
+                &[ProblemCode::DeployNotAllowed, ProblemCode::OutOfScope, ProblemCode::Draining, ProblemCode::InvalidReason, ProblemCode::TooLong],
             ]),
         Operation::post("/api/definitions/reload", "definitions", "reload_definitions", "Read jobs.yaml again")
             .takes(&[
@@ -68,8 +68,8 @@ pub(super) fn definitions() -> Vec<Operation> {
             }))])
             .problems(&[
                 &JSON_BODY,
-                &[Code::InvalidJobsFile, Code::InvalidPolicy, Code::RevisionMismatch, Code::OutOfScope, Code::Draining],
-                &[Code::InvalidReason, Code::TooLong],
+                &[ProblemCode::InvalidJobsFile, ProblemCode::InvalidPolicy, ProblemCode::RevisionMismatch, ProblemCode::OutOfScope, ProblemCode::Draining],
+                &[ProblemCode::InvalidReason, ProblemCode::TooLong],
             ]),
         Operation::get("/api/definitions/changes", "definitions", "list_definition_changes", "The loads that have changed definitions, newest first")
             .takes(&[
@@ -104,7 +104,7 @@ pub(super) fn resume(
                 "former": { "of": "server", "since": "2026-11-20T13:09:01.177Z", "by": "bert" }
             }))])
             .with_headers(&[PAUSE_UNCHANGED])
-            .problems(&[&[Code::OutOfScope, Code::RefusedByStore]])
+            .problems(&[&[ProblemCode::OutOfScope, ProblemCode::RefusedByStore]])
 }
 
 /// Adds the body of a pause.
@@ -113,16 +113,21 @@ pub(super) fn with_reason(operation: Operation) -> Operation {
         .may_have_body(object::<InterventionBody>(json!({ "reason": "the disk is full", "for": "2h" })))
         .problems(&[
             &JSON_BODY,
-            &[Code::InvalidReason, Code::TooLong, Code::InvalidDuration, Code::InvalidTime],
+            &[
+                ProblemCode::InvalidReason,
+                ProblemCode::TooLong,
+                ProblemCode::InvalidDuration,
+                ProblemCode::InvalidTime,
+            ],
         ])
 }
 
 pub(super) fn schedules() -> Vec<Operation> {
     let base = |path, id, summary, parameters: &[Parameter]| {
         resume(path, "definitions", id, summary).takes(parameters).problems(&[&[
-            Code::UnknownSchedule,
-            Code::UnknownGroup,
-            Code::UnknownJob,
+            ProblemCode::UnknownSchedule,
+            ProblemCode::UnknownGroup,
+            ProblemCode::UnknownJob,
         ]])
     };
     let pause = |path, id, summary, parameters: &[Parameter]| {
@@ -144,7 +149,7 @@ pub(super) fn schedules() -> Vec<Operation> {
                 "name": "nightly", "id": "night", "rule": "cron 0 2 * * *", "description": "every day at 02:00",
                 "timezone": "Europe/Berlin", "state": "active", "next": ["2026-11-21T01:00:00.000Z"]
             }))])
-            .problems(&[&[Code::InvalidLimit, Code::UnknownJob]]),
+            .problems(&[&[ProblemCode::InvalidLimit, ProblemCode::UnknownJob]]),
         Operation::get("/api/definitions/{name}/statistics", "definitions", "definition_statistics", "How the latest jobs of a definition ended, and how long they took")
             .takes(&[
                 query("jobs", Kind::Number(1, 1_000, 1_000), "The most jobs to count, from the newest on: 1 to 1,000."),
@@ -154,7 +159,7 @@ pub(super) fn schedules() -> Vec<Operation> {
                 "name": "resize", "jobs": 4, "complete": true, "states": { "succeeded": 3, "failed": 1 }, "success_rate": 0.75,
                 "retries": 1, "retried_jobs": 1, "run": { "p50_ms": 1200, "p90_ms": 3100, "p99_ms": 3100, "max_ms": 3100 }
             }))])
-            .problems(&[&[Code::UnknownJob]]),
+            .problems(&[&[ProblemCode::UnknownJob]]),
         Operation::get("/api/definitions/{name}/fires", "definitions", "list_fires", "What became of the slots of schedules, newest first")
             .takes(&PAGE)
             .takes(&[
@@ -169,7 +174,7 @@ pub(super) fn schedules() -> Vec<Operation> {
                 "retry": { "id": 8, "state": "succeeded", "outcome": "succeeded", "exit_code": 0 }, "timezone": "Europe/Berlin", "decided_at": "2026-11-20T01:00:00.120Z", "lateness_ms": 120
             }))])
             .with_headers(LINK)
-            .problems(&[&PAGING, &[Code::UnknownJob, Code::UnknownSchedule]]),
+            .problems(&[&PAGING, &[ProblemCode::UnknownJob, ProblemCode::UnknownSchedule]]),
         Operation::post("/api/definitions/{name}/backfill", "definitions", "backfill", "Make the jobs of past slots that have none")
             .takes(&[
                 Parameter { location: ParameterLocation::QueryRequired, ..query("from", Kind::Instant, "The beginning of the range; a date is its midnight in the zone of the schedule.") },
@@ -181,7 +186,7 @@ pub(super) fn schedules() -> Vec<Operation> {
             ])
             .answers(200, "There was nothing to make, or it was a dry run.", vec![object::<shapes::Backfill>(backfill("open"))])
             .answers(201, "The jobs were made.", vec![object::<shapes::Backfill>(backfill("backfilled"))])
-            .problems(&[&NO_BODY, &SUBMISSION, &[Code::MissingField, Code::UnknownSchedule, Code::TooManyJobs]]),
+            .problems(&[&NO_BODY, &SUBMISSION, &[ProblemCode::MissingField, ProblemCode::UnknownSchedule, ProblemCode::TooManyJobs]]),
         with_body("/api/definitions/{name}/pause", "pause_definition", "Pause the jobs and schedules of a definition", &one),
         pause("/api/definitions/{name}/resume", "resume_definition", "Resume the jobs and schedules of a definition", &one),
         Operation::get("/api/pauses", "definitions", "list_pauses", "List what is paused").answers(
@@ -219,12 +224,12 @@ pub(super) fn access() -> Vec<Operation> {
         Operation::post("/api/tokens", "access", "create_token", "Make a token")
             .has_body(object::<TokenRequest>(json!({ "name": "ci", "role": "submitter", "definitions": ["nightly-*"], "expires": "90d" })))
             .answers(201, "The token. Its text is shown only here.", vec![object::<shapes::NewToken>(new)])
-            .problems(&[&JSON_BODY, &[Code::OutOfRange, Code::InvalidDuration, Code::InvalidLabel, Code::TokenNameTaken, Code::Draining]]),
+            .problems(&[&JSON_BODY, &[ProblemCode::OutOfRange, ProblemCode::InvalidDuration, ProblemCode::InvalidLabel, ProblemCode::TokenNameTaken, ProblemCode::Draining]]),
         Operation::post("/api/tokens/{name}/revoke", "access", "revoke_token", "Revoke a token")
             .path(Kind::Text("ci"), "The name of the token.")
             .takes(&[query("workers", Kind::Switch, "Also the workers that joined by it.")])
             .answers(200, "The token as it is now.", vec![object::<shapes::Token>(token)])
-            .problems(&[&NO_BODY, &[Code::UnknownToken, Code::Draining, Code::RefusedByStore]]),
+            .problems(&[&NO_BODY, &[ProblemCode::UnknownToken, ProblemCode::Draining, ProblemCode::RefusedByStore]]),
         Operation::get("/api/audit", "access", "list_audit", "Requests that were to change something, newest first")
             .takes(&[
                 query("by", Kind::Text("ci"), "The name of the token."),
@@ -253,7 +258,7 @@ pub(super) fn server() -> Vec<Operation> {
         ),
         Operation::get("/readyz", "server", "is_ready", "Does the server take requests?")
             .answers(200, "It does. Further lines are warnings.", vec![text("text/plain", "ready\n")])
-            .problems(&[&[Code::Draining]]),
+            .problems(&[&[ProblemCode::Draining]]),
         Operation::get("/version", "server", "get_version", "The version of the server").answers(
             200,
             "The version.",

@@ -2,7 +2,7 @@
 
 use super::super::operation::{ID, Kind, Parameter, header, query};
 use super::examples::REVISION_EXAMPLE;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 
 /// The parameters of a submission.
 pub(super) const SUBMIT: [Parameter; 4] = [
@@ -86,84 +86,85 @@ pub(super) const FILTERS: [Parameter; 21] = [
 ];
 
 /// Problems of a body in JSON.
-pub(super) const JSON_BODY: [Code; 9] = [
-    Code::InvalidJson,
-    Code::DuplicateKey,
-    Code::TooDeep,
-    Code::UnsupportedMediaType,
-    Code::UnknownField,
-    Code::InvalidType,
-    Code::MissingField,
-    Code::BodyTooLarge,
-    Code::RequestTimeout,
+pub(super) const JSON_BODY: [ProblemCode; 9] = [
+    ProblemCode::InvalidJson,
+    ProblemCode::DuplicateKey,
+    ProblemCode::TooDeep,
+    ProblemCode::UnsupportedMediaType,
+    ProblemCode::UnknownField,
+    ProblemCode::InvalidType,
+    ProblemCode::MissingField,
+    ProblemCode::BodyTooLarge,
+    ProblemCode::RequestTimeout,
 ];
 
 /// Problems of a request that has no body, or one that is not JSON.
-pub(super) const NO_BODY: [Code; 2] = [Code::BodyTooLarge, Code::RequestTimeout];
+pub(super) const NO_BODY: [ProblemCode; 2] = [ProblemCode::BodyTooLarge, ProblemCode::RequestTimeout];
 
 /// Problems of a request that makes jobs.
-pub(super) const SUBMISSION: [Code; 34] = [
-    Code::UnknownJob,
-    Code::DefinitionDisabled,
-    Code::ForbiddenByPolicy,
-    Code::OutOfScope,
-    Code::InvalidDuration,
-    Code::InvalidTime,
-    Code::OutOfRange,
-    Code::InvalidEnvName,
-    Code::ReservedName,
-    Code::EnvNewlineUnsupported,
-    Code::NulByte,
-    Code::TooLong,
-    Code::InvalidLabel,
-    Code::InvalidParam,
-    Code::OverrideNotAllowed,
-    Code::InvalidBatch,
-    Code::InvalidDependency,
-    Code::PredecessorEnded,
-    Code::InvalidIdempotencyKey,
-    Code::IdempotencyMismatch,
-    Code::JobNotFound,
-    Code::Pruned,
-    Code::DuplicateBatch,
-    Code::DuplicateJob,
-    Code::UniqueBatch,
-    Code::UnknownWorkerName,
-    Code::TooManyNarrowings,
-    Code::QueueFull,
-    Code::TooManyQueued,
-    Code::LimitFull,
-    Code::NoWorker,
-    Code::Draining,
-    Code::StorageLow,
-    Code::RefusedByStore,
+pub(super) const SUBMISSION: [ProblemCode; 34] = [
+    ProblemCode::UnknownJob,
+    ProblemCode::DefinitionDisabled,
+    ProblemCode::ForbiddenByPolicy,
+    ProblemCode::OutOfScope,
+    ProblemCode::InvalidDuration,
+    ProblemCode::InvalidTime,
+    ProblemCode::OutOfRange,
+    ProblemCode::InvalidEnvName,
+    ProblemCode::ReservedName,
+    ProblemCode::EnvNewlineUnsupported,
+    ProblemCode::NulByte,
+    ProblemCode::TooLong,
+    ProblemCode::InvalidLabel,
+    ProblemCode::InvalidParam,
+    ProblemCode::OverrideNotAllowed,
+    ProblemCode::InvalidBatch,
+    ProblemCode::InvalidDependency,
+    ProblemCode::PredecessorEnded,
+    ProblemCode::InvalidIdempotencyKey,
+    ProblemCode::IdempotencyMismatch,
+    ProblemCode::JobNotFound,
+    ProblemCode::Pruned,
+    ProblemCode::DuplicateBatch,
+    ProblemCode::DuplicateJob,
+    ProblemCode::UniqueBatch,
+    ProblemCode::UnknownWorkerName,
+    ProblemCode::TooManyNarrowings,
+    ProblemCode::QueueFull,
+    ProblemCode::TooManyQueued,
+    ProblemCode::LimitFull,
+    ProblemCode::NoWorker,
+    ProblemCode::Draining,
+    ProblemCode::StorageLow,
+    ProblemCode::RefusedByStore,
 ];
 
-pub(super) const ON_JOB: [Code; 3] = [Code::InvalidId, Code::JobNotFound, Code::Pruned];
-pub(super) const ON_WORKER: [Code; 7] = [
-    Code::InvalidId,
-    Code::UnknownWorker,
-    Code::WorkerAway,
-    Code::WorkerConnected,
-    Code::UnknownAttempt,
-    Code::OutOfScope,
-    Code::RefusedByStore,
+pub(super) const ON_JOB: [ProblemCode; 3] =
+    [ProblemCode::InvalidId, ProblemCode::JobNotFound, ProblemCode::Pruned];
+pub(super) const ON_WORKER: [ProblemCode; 7] = [
+    ProblemCode::InvalidId,
+    ProblemCode::UnknownWorker,
+    ProblemCode::WorkerAway,
+    ProblemCode::WorkerConnected,
+    ProblemCode::UnknownAttempt,
+    ProblemCode::OutOfScope,
+    ProblemCode::RefusedByStore,
 ];
-pub(super) const PAGING: [Code; 2] = [Code::InvalidLimit, Code::InvalidCursor];
-pub(super) const FILTERING: [Code; 6] = [
-    Code::InvalidLimit,
-    Code::InvalidCursor,
-    Code::InvalidState,
-    Code::UnknownName,
-    Code::BatchNotFound,
-    Code::JobNotFound,
+pub(super) const PAGING: [ProblemCode; 2] = [ProblemCode::InvalidLimit, ProblemCode::InvalidCursor];
+pub(super) const FILTERING: [ProblemCode; 6] = [
+    ProblemCode::InvalidLimit,
+    ProblemCode::InvalidCursor,
+    ProblemCode::InvalidState,
+    ProblemCode::UnknownName,
+    ProblemCode::BatchNotFound,
+    ProblemCode::JobNotFound,
 ];
-pub(super) const BULK: [Code; 7] = [
-    Code::TooLong,
-    Code::InvalidIdempotencyKey,
-    Code::Draining,
-    Code::StorageLow,
-    Code::RefusedByStore,
-    Code::OutOfScope,
-    Code::MissingField,
+pub(super) const BULK: [ProblemCode; 7] = [
+    ProblemCode::TooLong,
+    ProblemCode::InvalidIdempotencyKey,
+    ProblemCode::Draining,
+    ProblemCode::StorageLow,
+    ProblemCode::RefusedByStore,
+    ProblemCode::OutOfScope,
+    ProblemCode::MissingField,
 ];

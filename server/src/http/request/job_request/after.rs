@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::collector::FaultCollector;
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 
 /// A job waits for this many others at most. A job that is to follow very many can follow one that follows them.
 pub(crate) const AFTER_MAX: usize = 1_000;
@@ -28,14 +28,19 @@ impl FaultCollector {
         let Value::Array(list) = value else {
             let hint = if has_names { WITH_NAMES } else { WITHOUT_NAMES };
             let detail = "it is a list, also of one job".to_owned();
-            self.fault(Code::InvalidDependency, "after".into(), detail, Some(format!("{hint}, within [ ]")));
+            self.fault(
+                ProblemCode::InvalidDependency,
+                "after".into(),
+                detail,
+                Some(format!("{hint}, within [ ]")),
+            );
             return after;
         };
         if list.len() > AFTER_MAX {
             let detail =
                 format!("a job comes after {AFTER_MAX} others at most, and these are {}", list.len());
             let hint = "let one job come after many, and others after that one".to_owned();
-            self.fault(Code::InvalidDependency, "after".into(), detail, Some(hint));
+            self.fault(ProblemCode::InvalidDependency, "after".into(), detail, Some(hint));
             return after;
         }
         for (index, entry) in list.into_iter().enumerate() {
@@ -44,20 +49,25 @@ impl FaultCollector {
                 Ok((Target::Existing(on), requires)) => {
                     let dependency = Dependency { on: Predecessor::Live(on), requires };
                     if after.existing.iter().any(|known| known.on == dependency.on) {
-                        self.fault(Code::InvalidDependency, field, format!("{on} is named twice"), None);
+                        self.fault(
+                            ProblemCode::InvalidDependency,
+                            field,
+                            format!("{on} is named twice"),
+                            None,
+                        );
                     }
                     after.existing.push(dependency);
                 }
                 Ok((Target::Entry(name), requires)) => {
                     if after.entries.iter().any(|(known, _)| *known == name) {
                         let detail = format!("\"{}\" is named twice", excerpt(&name));
-                        self.fault(Code::InvalidDependency, field, detail, None);
+                        self.fault(ProblemCode::InvalidDependency, field, detail, None);
                     }
                     after.entries.push((name, requires));
                 }
                 Err(detail) => {
                     let hint = if has_names { WITH_NAMES } else { WITHOUT_NAMES };
-                    self.fault(Code::InvalidDependency, field, detail, Some(hint.into()));
+                    self.fault(ProblemCode::InvalidDependency, field, detail, Some(hint.into()));
                 }
             }
         }
@@ -70,7 +80,7 @@ impl FaultCollector {
         if !fits {
             let detail = format!("\"{}\" cannot be the name of an entry", excerpt(name));
             let hint = format!("a name is 1 to {ENTRY_NAME_BYTES_MAX} bytes in one line");
-            self.fault(Code::InvalidDependency, "as".into(), detail, Some(hint));
+            self.fault(ProblemCode::InvalidDependency, "as".into(), detail, Some(hint));
         }
         fits.then(|| name.to_owned())
     }

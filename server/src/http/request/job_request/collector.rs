@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use serde_json::error::Category;
 
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::{FAULTS_MAX, Problem};
 use crate::http::present::shapes::Fault;
 use crate::http::request::body::{in_words, offset};
@@ -16,7 +16,7 @@ use crate::http::request::body::{in_words, offset};
 pub(super) struct FaultCollector {
     entry: RefCell<Option<(usize, Option<usize>)>>,
     field: RefCell<Cow<'static, str>>,
-    faults: RefCell<Vec<(Code, Fault)>>,
+    faults: RefCell<Vec<(ProblemCode, Fault)>>,
     fatal: RefCell<Option<Problem>>,
 }
 
@@ -37,7 +37,13 @@ impl FaultCollector {
     }
 
     /// Records a fault; the parse goes on.
-    pub(super) fn fault(&self, code: Code, field: String, detail: impl Into<String>, hint: Option<String>) {
+    pub(super) fn fault(
+        &self,
+        code: ProblemCode,
+        field: String,
+        detail: impl Into<String>,
+        hint: Option<String>,
+    ) {
         let mut faults = self.faults.borrow_mut();
         if faults.len() < FAULTS_MAX {
             faults.push((code, Fault { code: code.name().into(), field, detail: detail.into(), hint }));
@@ -69,11 +75,11 @@ impl FaultCollector {
             Category::Data => {
                 let expected =
                     what.rsplit_once(", expected ").map_or("what belongs here", |(_, it)| in_words(it));
-                Problem::new(Code::InvalidType, format!("it is not {expected}"))
+                Problem::new(ProblemCode::InvalidType, format!("it is not {expected}"))
                     .field(self.field.borrow().clone())
             }
             _ => Problem::new(
-                Code::InvalidJson,
+                ProblemCode::InvalidJson,
                 format!("{} at byte {}", excerpt(what), offset(text, error.line(), error.column())),
             ),
         }

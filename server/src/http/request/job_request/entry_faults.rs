@@ -1,7 +1,7 @@
 //! The wrong entries of a list: the first of them with their faults, and how many there are.
 
 use super::collector::FaultCollector;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::{FAULTS_MAX, Problem};
 
 /// The wrong entries so far.
@@ -20,7 +20,7 @@ impl EntryFaults {
     /// The problem, if the reading shall end with it.
     pub(super) fn add(&mut self, collector: &FaultCollector, problem: Problem) -> Result<(), Problem> {
         // The list as a whole is too large.
-        if problem.code() == Code::TooManyJobs || self.count + 1 >= WRONG_MAX {
+        if problem.code() == ProblemCode::TooManyJobs || self.count + 1 >= WRONG_MAX {
             return Err(problem);
         }
         self.push(collector.locate(problem));
@@ -94,7 +94,7 @@ mod tests {
         let (detail, fields) = of_list(read_lines(lines, |request| {
             taken += 1;
             match request.name.as_deref() {
-                Some("b") => Err(Problem::new(Code::UnknownJob, "no b").field("name")),
+                Some("b") => Err(Problem::new(ProblemCode::UnknownJob, "no b").field("name")),
                 _ => Ok(()),
             }
         }));
@@ -122,7 +122,7 @@ mod tests {
         let mut left = 3;
         let (detail, _) = of_list(read_lines("{}\n".repeat(9).as_bytes(), |_| {
             left -= 1;
-            let code = if left == 0 { Code::TooManyJobs } else { Code::MissingField };
+            let code = if left == 0 { ProblemCode::TooManyJobs } else { ProblemCode::MissingField };
             Err(Problem::new(code, "no"))
         }));
         assert_eq!((detail.as_str(), left), ("line 1: no; at least 2 more entries are wrong", 0));

@@ -19,7 +19,7 @@ use super::fields::{EntryKind, FIELDS};
 use super::job::JobRequest;
 use super::{DEPTH_MAX, too_deep};
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use quantity::Quantity;
 
@@ -368,7 +368,7 @@ fn nesting(value: &Value) -> usize {
 
 fn too_many_values(field: &str) -> Problem {
     let detail = format!("\"{field}\" has more than {VALUES_MAX} parameters");
-    Problem::new(Code::InvalidParam, detail).field(field)
+    Problem::new(ProblemCode::InvalidParam, detail).field(field)
 }
 
 fn repeated<T>(pairs: &[(String, T)]) -> Option<&str> {
@@ -380,7 +380,7 @@ fn repeated<T>(pairs: &[(String, T)]) -> Option<&str> {
 }
 
 fn twice(field: &str) -> Problem {
-    Problem::new(Code::DuplicateKey, format!("\"{field}\" appears twice")).field(field)
+    Problem::new(ProblemCode::DuplicateKey, format!("\"{field}\" appears twice")).field(field)
 }
 
 /// Parameters of one job: many more than a definition can have.

@@ -19,7 +19,7 @@ use protocol::container::Overrides;
 use scheduler::details::JobDetails;
 use serde::de::DeserializeSeed;
 
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::field_errors;
 use crate::store::{PREDECESSORS_BYTES_MAX, PREDECESSORS_VARIABLE};
@@ -58,7 +58,7 @@ fn read_as(text: &[u8], kind: EntryKind) -> Result<JobRequest<'_>, Problem> {
     match parse_object_of_entry(text, &collector, Entry { kind, collector: &collector }) {
         Ok(request) => Ok(request),
         // serde stops at a value of a wrong type: look at each field alone, so that all faults are told.
-        Err(problem) if problem.code() == Code::InvalidType => {
+        Err(problem) if problem.code() == ProblemCode::InvalidType => {
             Err(field_by_field(text, kind).unwrap_or(problem))
         }
         Err(problem) => Err(problem),
@@ -81,7 +81,7 @@ pub(crate) fn check_totals(details: &JobDetails) -> Result<(), Problem> {
 /// # Errors
 /// `too_long`.
 pub(crate) fn check_size(overrides: &Overrides) -> Result<(), Problem> {
-    rules::fits(overrides).map_err(|(field, why)| Problem::new(Code::TooLong, why).field(field))
+    rules::fits(overrides).map_err(|(field, why)| Problem::new(ProblemCode::TooLong, why).field(field))
 }
 
 /// Checks that overrides fit into a message to a worker beside the ends of the jobs that the job comes after.
@@ -90,7 +90,7 @@ pub(crate) fn check_size(overrides: &Overrides) -> Result<(), Problem> {
 /// `too_long`.
 pub(crate) fn check_size_with_predecessors(overrides: &Overrides) -> Result<(), Problem> {
     rules::fits_beside(overrides, 1, PREDECESSORS_VARIABLE.len() + PREDECESSORS_BYTES_MAX)
-        .map_err(|(field, why)| Problem::new(Code::TooLong, why).field(field))
+        .map_err(|(field, why)| Problem::new(ProblemCode::TooLong, why).field(field))
 }
 
 /// The faults of all fields, each read as if it were the only one. Returns none if no field has one.
@@ -171,7 +171,7 @@ fn parse_object<'b, S: DeserializeSeed<'b>>(
 }
 
 fn too_deep() -> Problem {
-    Problem::new(Code::TooDeep, format!("the JSON is nested deeper than {DEPTH_MAX}"))
+    Problem::new(ProblemCode::TooDeep, format!("the JSON is nested deeper than {DEPTH_MAX}"))
 }
 
 /// The nesting depth, ignoring strings. Called only for a text that is refused anyway.
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    fn code(text: &str) -> Code {
+    fn code(text: &str) -> ProblemCode {
         read_one(text.as_bytes()).unwrap_err().code()
     }
 
@@ -255,25 +255,25 @@ mod tests {
         );
         let input = request.job.details.unwrap().overrides.input;
         assert_eq!(input.as_deref(), Some(r#"{"a":"é","z":[null,1.0]}"#));
-        assert_eq!(code(r#"{"params":{"a":1,"a":2}}"#), Code::DuplicateKey);
-        assert_eq!(code(r#"{"params":[1]}"#), Code::InvalidType);
+        assert_eq!(code(r#"{"params":{"a":1,"a":2}}"#), ProblemCode::DuplicateKey);
+        assert_eq!(code(r#"{"params":[1]}"#), ProblemCode::InvalidType);
         let many: Vec<String> = (0..1_001).map(|number| format!("\"a{number}\":1")).collect();
-        assert_eq!(code(&format!("{{\"params\":{{{}}}}}", many.join(","))), Code::InvalidParam);
-        assert_eq!(code(&format!("{{\"input\":\"{}\"}}", "x".repeat(256 << 10))), Code::TooLong);
+        assert_eq!(code(&format!("{{\"params\":{{{}}}}}", many.join(","))), ProblemCode::InvalidParam);
+        assert_eq!(code(&format!("{{\"input\":\"{}\"}}", "x".repeat(256 << 10))), ProblemCode::TooLong);
     }
 
     #[test]
     fn broken_json_is_refused_with_its_offset() {
         let problem = read_one(b"{\n\"args\": [}").unwrap_err();
-        assert_eq!(problem.code(), Code::InvalidJson);
+        assert_eq!(problem.code(), ProblemCode::InvalidJson);
         assert!(format!("{problem:?}").contains("at byte 11"), "{problem:?}");
     }
 
     #[test]
     fn tricks_with_json_are_refused() {
         let deep = format!("{{\"x\":{}{}}}", "[".repeat(1000), "]".repeat(1000));
-        assert_eq!(code(&deep), Code::TooDeep);
-        assert_eq!(code(&"[".repeat(1000)), Code::TooDeep);
+        assert_eq!(code(&deep), ProblemCode::TooDeep);
+        assert_eq!(code(&"[".repeat(1000)), ProblemCode::TooDeep);
         let of = |field: &str, levels: usize| {
             let nested = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
             let value = if field == "input" { format!("[{nested}]") } else { format!("{{\"a\":{nested}}}") };
@@ -282,50 +282,50 @@ mod tests {
         };
         for field in ["input", "params"] {
             assert!(of(field, 30).is_ok(), "32 levels with the body and the field");
-            assert_eq!(of(field, 31).unwrap_err(), Code::TooDeep);
+            assert_eq!(of(field, 31).unwrap_err(), ProblemCode::TooDeep);
         }
-        assert_eq!(code(r#"{"args":[],"args":[]}"#), Code::DuplicateKey);
-        assert_eq!(code(r#"{"environment":{"A":"1","A":"2"}}"#), Code::DuplicateKey);
-        assert_eq!(code(r#"{"priority":1e400}"#), Code::InvalidJson);
-        assert_eq!(code(r#"{"args":["\ud800"]}"#), Code::InvalidJson);
-        assert_eq!(code("{} {}"), Code::InvalidJson);
-        assert_eq!(read_one(b"{\"args\":[\"\xff\"]}").unwrap_err().code(), Code::InvalidJson);
+        assert_eq!(code(r#"{"args":[],"args":[]}"#), ProblemCode::DuplicateKey);
+        assert_eq!(code(r#"{"environment":{"A":"1","A":"2"}}"#), ProblemCode::DuplicateKey);
+        assert_eq!(code(r#"{"priority":1e400}"#), ProblemCode::InvalidJson);
+        assert_eq!(code(r#"{"args":["\ud800"]}"#), ProblemCode::InvalidJson);
+        assert_eq!(code("{} {}"), ProblemCode::InvalidJson);
+        assert_eq!(read_one(b"{\"args\":[\"\xff\"]}").unwrap_err().code(), ProblemCode::InvalidJson);
     }
 
     #[test]
     fn wrong_values_get_the_code_of_their_fault() {
-        assert_eq!(code("[]"), Code::InvalidType);
-        assert_eq!(code(r#"{"args":"x"}"#), Code::InvalidType);
-        assert_eq!(code(r#"{"priority":1.5}"#), Code::InvalidType);
-        assert_eq!(code(r#"{"timeout":90}"#), Code::InvalidDuration);
-        assert_eq!(code(r#"{"environment":{"A":1}}"#), Code::InvalidType);
-        assert_eq!(code(r#"{"priority":101}"#), Code::OutOfRange);
-        assert_eq!(code(r#"{"timeout":"-5s"}"#), Code::InvalidDuration);
-        assert_eq!(code(r#"{"timeout":"31d"}"#), Code::InvalidDuration);
-        assert_eq!(code(r#"{"run_at":"2026-03-01T09:30:00"}"#), Code::InvalidTime);
-        assert_eq!(code(r#"{"run_at":"0001-01-01T00:00:00Z"}"#), Code::InvalidTime);
-        assert_eq!(code(r#"{"run_at":"9999-01-01T00:00:00Z"}"#), Code::InvalidTime);
-        assert_eq!(code(r#"{"run_at":"2026-03-01T09:30:00Z","delay":"1s"}"#), Code::InvalidTime);
-        assert_eq!(code(r#"{"run_at":1772357400}"#), Code::InvalidType);
-        assert_eq!(code(r#"{"delay":"-1s"}"#), Code::InvalidDuration);
-        assert_eq!(code(r#"{"delay":"4000d"}"#), Code::InvalidDuration);
-        assert_eq!(code(r#"{"environment":{"1X":""}}"#), Code::InvalidEnvName);
-        assert_eq!(code(r#"{"environment":{"A=B":""}}"#), Code::InvalidEnvName);
-        assert_eq!(code(r#"{"environment":{"LONGSHORE_JOB":""}}"#), Code::ReservedName);
-        assert_eq!(code(r#"{"environment":{"A":"x\ny"}}"#), Code::EnvNewlineUnsupported);
-        assert_eq!(code(r#"{"environment":{"A":"\u0000"}}"#), Code::NulByte);
-        assert_eq!(code(r#"{"args":["a\u0000"]}"#), Code::NulByte);
-        assert_eq!(code(r#"{"labels":{"a b":""}}"#), Code::InvalidLabel);
-        assert_eq!(code(r#"{"labels":{"a":"x\ny"}}"#), Code::InvalidLabel);
-        assert_eq!(code(r#"{"imgae":1}"#), Code::UnknownField);
-        assert_eq!(code(r#"{"name":"x"}"#), Code::UnknownField);
+        assert_eq!(code("[]"), ProblemCode::InvalidType);
+        assert_eq!(code(r#"{"args":"x"}"#), ProblemCode::InvalidType);
+        assert_eq!(code(r#"{"priority":1.5}"#), ProblemCode::InvalidType);
+        assert_eq!(code(r#"{"timeout":90}"#), ProblemCode::InvalidDuration);
+        assert_eq!(code(r#"{"environment":{"A":1}}"#), ProblemCode::InvalidType);
+        assert_eq!(code(r#"{"priority":101}"#), ProblemCode::OutOfRange);
+        assert_eq!(code(r#"{"timeout":"-5s"}"#), ProblemCode::InvalidDuration);
+        assert_eq!(code(r#"{"timeout":"31d"}"#), ProblemCode::InvalidDuration);
+        assert_eq!(code(r#"{"run_at":"2026-03-01T09:30:00"}"#), ProblemCode::InvalidTime);
+        assert_eq!(code(r#"{"run_at":"0001-01-01T00:00:00Z"}"#), ProblemCode::InvalidTime);
+        assert_eq!(code(r#"{"run_at":"9999-01-01T00:00:00Z"}"#), ProblemCode::InvalidTime);
+        assert_eq!(code(r#"{"run_at":"2026-03-01T09:30:00Z","delay":"1s"}"#), ProblemCode::InvalidTime);
+        assert_eq!(code(r#"{"run_at":1772357400}"#), ProblemCode::InvalidType);
+        assert_eq!(code(r#"{"delay":"-1s"}"#), ProblemCode::InvalidDuration);
+        assert_eq!(code(r#"{"delay":"4000d"}"#), ProblemCode::InvalidDuration);
+        assert_eq!(code(r#"{"environment":{"1X":""}}"#), ProblemCode::InvalidEnvName);
+        assert_eq!(code(r#"{"environment":{"A=B":""}}"#), ProblemCode::InvalidEnvName);
+        assert_eq!(code(r#"{"environment":{"LONGSHORE_JOB":""}}"#), ProblemCode::ReservedName);
+        assert_eq!(code(r#"{"environment":{"A":"x\ny"}}"#), ProblemCode::EnvNewlineUnsupported);
+        assert_eq!(code(r#"{"environment":{"A":"\u0000"}}"#), ProblemCode::NulByte);
+        assert_eq!(code(r#"{"args":["a\u0000"]}"#), ProblemCode::NulByte);
+        assert_eq!(code(r#"{"labels":{"a b":""}}"#), ProblemCode::InvalidLabel);
+        assert_eq!(code(r#"{"labels":{"a":"x\ny"}}"#), ProblemCode::InvalidLabel);
+        assert_eq!(code(r#"{"imgae":1}"#), ProblemCode::UnknownField);
+        assert_eq!(code(r#"{"name":"x"}"#), ProblemCode::UnknownField);
         assert_eq!(
             code(&format!("{{\"environment\":{{\"A\":\"{}\"}}}}", "x".repeat(40 << 10))),
-            Code::TooLong
+            ProblemCode::TooLong
         );
         let long = "x".repeat(100 << 10);
         let args = [long.as_str(); 6].join("\",\"");
-        assert_eq!(code(&format!("{{\"args\":[\"{args}\"]}}")), Code::TooLong);
+        assert_eq!(code(&format!("{{\"args\":[\"{args}\"]}}")), ProblemCode::TooLong);
     }
 
     #[test]
@@ -347,14 +347,14 @@ mod tests {
         assert!(text.contains("it is not a list") && !text.contains("sequence"), "{text}");
         assert!(!text.contains("\"environment"), "{text}");
         let ordered = read_one(br#"{"tiemout":1,"args":"x"}"#).unwrap_err();
-        assert_eq!(ordered.code(), Code::UnknownField, "the first fault gives the code");
+        assert_eq!(ordered.code(), ProblemCode::UnknownField, "the first fault gives the code");
     }
 
     #[test]
     fn of_very_many_faults_the_first_are_listed() {
         let unknown: Vec<_> = (0..100_000).map(|n| format!("\"x{n}\":0")).collect();
         let problem = read_one(format!("{{\"args\":1,{}}}", unknown.join(",")).as_bytes()).unwrap_err();
-        assert_eq!(problem.code(), Code::InvalidType);
+        assert_eq!(problem.code(), ProblemCode::InvalidType);
         assert_eq!(format!("{problem:?}").matches("unknown_field").count(), 49);
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::collector::FaultCollector;
 use crate::config::jobs_file::placement::{ENTRIES_MAX, WORKER_NAME_BYTES_MAX, check_label_name, label_rule};
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 
 impl FaultCollector {
     /// Reads names and ids of workers: a list, or one.
@@ -18,7 +18,7 @@ impl FaultCollector {
             let field = || format!("workers[{index}]");
             let Some(text) = loose_text(&item) else {
                 let detail = "the name or the id of a worker is a string or a whole number";
-                self.fault(Code::InvalidType, field(), detail, None);
+                self.fault(ProblemCode::InvalidType, field(), detail, None);
                 return None;
             };
             // A number is an id, as in jobs.yaml and in every command.
@@ -30,7 +30,7 @@ impl FaultCollector {
             if !fits {
                 let detail = format!("\"{}\" cannot be the name of a worker", excerpt(&text));
                 let hint = format!("a name is 1 to {WORKER_NAME_BYTES_MAX} bytes in one line");
-                self.fault(Code::UnknownWorkerName, field(), detail, Some(hint));
+                self.fault(ProblemCode::UnknownWorkerName, field(), detail, Some(hint));
             }
             fits.then_some(WorkerSelector::Name(text))
         });
@@ -45,7 +45,12 @@ impl FaultCollector {
             let rules = items.into_iter().enumerate().filter_map(|(index, item)| {
                 let field = format!("requires[{index}]");
                 let Some(text) = loose_text(&item) else {
-                    self.fault(Code::InvalidType, field, "a condition is a string", Some(FORMS.into()));
+                    self.fault(
+                        ProblemCode::InvalidType,
+                        field,
+                        "a condition is a string",
+                        Some(FORMS.into()),
+                    );
                     return None;
                 };
                 self.rule(field, label_rule(&text))
@@ -59,12 +64,12 @@ impl FaultCollector {
             let values: Option<Vec<String>> = list(value).iter().map(loose_text).collect();
             let Some(values) = values.filter(|values| !values.is_empty()) else {
                 let detail = "the value of a label is a string, a number, true or false, or a list of such";
-                self.fault(Code::InvalidType, field, detail, None);
+                self.fault(ProblemCode::InvalidType, field, detail, None);
                 return None;
             };
             if values.iter().any(|value| value.contains([',', '(', ')'])) {
                 let detail = "the value of a label has no comma and no parenthesis";
-                self.fault(Code::InvalidLabel, field, detail, Some(FORMS.into()));
+                self.fault(ProblemCode::InvalidLabel, field, detail, Some(FORMS.into()));
                 return None;
             }
             Some(LabelRule { label, condition: Condition::In(values) })
@@ -73,14 +78,16 @@ impl FaultCollector {
     }
 
     fn rule<T>(&self, field: String, rule: Result<T, impl ToString>) -> Option<T> {
-        rule.map_err(|fault| self.fault(Code::InvalidLabel, field, fault.to_string(), Some(FORMS.into())))
-            .ok()
+        rule.map_err(|fault| {
+            self.fault(ProblemCode::InvalidLabel, field, fault.to_string(), Some(FORMS.into()))
+        })
+        .ok()
     }
 
     fn check_count(&self, field: &str, count: usize) {
         if count > ENTRIES_MAX {
             let detail = format!("{count} entries are too many (max {ENTRIES_MAX})");
-            self.fault(Code::TooLong, field.into(), detail, None);
+            self.fault(ProblemCode::TooLong, field.into(), detail, None);
         }
     }
 }

@@ -17,7 +17,7 @@ use super::batch_fields::BatchFields;
 use super::collector::FaultCollector;
 use super::fields::{EntryKind, FIELDS};
 use crate::excerpt::excerpt;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::request::query::{duration, nearest};
 use crate::own_variables::{OWN_BYTES, OWN_VARIABLES};
@@ -33,7 +33,7 @@ impl FaultCollector {
             None => format!("the fields are {}", known.collect::<Vec<_>>().join(", ")),
         };
         let detail = format!("there is no field \"{}\"", excerpt(name));
-        self.fault(Code::UnknownField, excerpt(name), detail, Some(hint));
+        self.fault(ProblemCode::UnknownField, excerpt(name), detail, Some(hint));
     }
 
     pub(super) fn priority(&self, priority: i64) -> Option<i8> {
@@ -47,7 +47,7 @@ impl FaultCollector {
     /// Checks what a request says about its jobs together.
     pub(super) fn check_batch(&self, batch: &BatchFields) {
         let fault = |field: &str, detail: String, hint: &str| {
-            self.fault(Code::InvalidBatch, field.into(), detail, Some(hint.into()));
+            self.fault(ProblemCode::InvalidBatch, field.into(), detail, Some(hint.into()));
         };
         if batch.count.is_some() && batch.each.is_some() {
             fault(
@@ -77,7 +77,7 @@ impl FaultCollector {
         if fits.is_none() {
             let detail = format!("\"{}\" is not a duration from 1s to 30d", excerpt(text));
             let hint = "write 90s, 1h30m, or none".to_owned();
-            self.fault(Code::InvalidDuration, "timeout".into(), detail, Some(hint));
+            self.fault(ProblemCode::InvalidDuration, "timeout".into(), detail, Some(hint));
         }
         fits.map(AttemptTimeout::After)
     }
@@ -121,14 +121,14 @@ impl FaultCollector {
     pub(super) fn check_totals(&self, details: &JobDetails) {
         if details.labels.len() > LABELS_MAX {
             let detail = format!("{} labels are too many (max {LABELS_MAX})", details.labels.len());
-            self.fault(Code::TooLong, "labels".into(), detail, None);
+            self.fault(ProblemCode::TooLong, "labels".into(), detail, None);
         }
         if let Some(input) = details.overrides.input.as_ref().filter(|input| input.len() > INPUT_BYTES_MAX) {
             let detail = format!("{} bytes of JSON are too long (max {INPUT_BYTES_MAX})", input.len());
-            self.fault(Code::TooLong, "input".into(), detail, None);
+            self.fault(ProblemCode::TooLong, "input".into(), detail, None);
         }
         if let Err((field, why)) = fits(&details.overrides) {
-            self.fault(Code::TooLong, field, why, None);
+            self.fault(ProblemCode::TooLong, field, why, None);
         }
     }
 
@@ -137,13 +137,18 @@ impl FaultCollector {
         if !is_variable_name(name) {
             let detail = format!("\"{}\" cannot be the name of a variable", excerpt(name));
             let hint = "letters, digits and _, not beginning with a digit, at most 128".to_owned();
-            self.fault(Code::InvalidEnvName, field(), detail, Some(hint));
+            self.fault(ProblemCode::InvalidEnvName, field(), detail, Some(hint));
         } else if name.starts_with("LONGSHORE_") {
             let detail = format!("{name} is reserved: Longshore sets the variables LONGSHORE_* itself");
-            self.fault(Code::ReservedName, field(), detail, None);
+            self.fault(ProblemCode::ReservedName, field(), detail, None);
         } else if value.contains(['\n', '\r']) {
             let hint = "mount a file, or encode the value as base64".to_owned();
-            self.fault(Code::EnvNewlineUnsupported, field(), "the value holds a line break", Some(hint));
+            self.fault(
+                ProblemCode::EnvNewlineUnsupported,
+                field(),
+                "the value holds a line break",
+                Some(hint),
+            );
         } else {
             self.plain(value, VALUE_BYTES_MAX, field);
         }
@@ -151,23 +156,23 @@ impl FaultCollector {
 
     fn label(&self, name: &str, value: &str) {
         if let Some((detail, hint)) = check_label(name, value) {
-            self.fault(Code::InvalidLabel, format!("labels.{}", excerpt(name)), detail, Some(hint));
+            self.fault(ProblemCode::InvalidLabel, format!("labels.{}", excerpt(name)), detail, Some(hint));
         }
     }
 
     fn plain(&self, text: &str, bytes_max: usize, field: impl Fn() -> String) {
         if text.contains('\0') {
-            self.fault(Code::NulByte, field(), "the text holds a NUL", None);
+            self.fault(ProblemCode::NulByte, field(), "the text holds a NUL", None);
         }
         if text.len() > bytes_max {
             let detail = format!("{} bytes are too long (max {bytes_max})", text.len());
-            self.fault(Code::TooLong, field(), detail, None);
+            self.fault(ProblemCode::TooLong, field(), detail, None);
         }
     }
 }
 
 /// Code, detail and hint of a value that cannot be used.
-pub(crate) type ValueFault = (Code, String, String);
+pub(crate) type ValueFault = (ProblemCode, String, String);
 
 /// Reads an instant with its zone. Parts of a millisecond are rounded up, so that no job starts too early.
 pub(crate) fn instant(text: &str) -> Result<Timestamp, ValueFault> {
@@ -178,7 +183,11 @@ pub(crate) fn instant(text: &str) -> Result<Timestamp, ValueFault> {
     fits.filter(|at| RUN_AT.contains(at)).map(Timestamp).ok_or_else(|| {
         let detail =
             format!("\"{}\" is not an instant with its zone in the years 2000 to 2199", excerpt(text));
-        (Code::InvalidTime, detail, "write 2026-03-01T09:30:00Z or 2026-03-01T10:30:00.250+01:00".to_owned())
+        (
+            ProblemCode::InvalidTime,
+            detail,
+            "write 2026-03-01T09:30:00Z or 2026-03-01T10:30:00.250+01:00".to_owned(),
+        )
     })
 }
 
@@ -186,21 +195,21 @@ pub(crate) fn instant(text: &str) -> Result<Timestamp, ValueFault> {
 pub(super) fn delay(text: &str) -> Result<StartTime, ValueFault> {
     duration(text).filter(|delay| *delay <= DELAY_MAX).map(StartTime::After).ok_or_else(|| {
         let detail = format!("\"{}\" is not a duration up to 3650d", excerpt(text));
-        (Code::InvalidDuration, detail, "write 250ms, 90s, 1h30m or 2d".to_owned())
+        (ProblemCode::InvalidDuration, detail, "write 250ms, 90s, 1h30m or 2d".to_owned())
     })
 }
 
 /// The fault of a request with both `run_at` and `delay`.
 pub(super) fn two_starts() -> ValueFault {
     let detail = "run_at and delay exclude each other".to_owned();
-    (Code::InvalidTime, detail, "give run_at for an instant, or delay for a time from now".to_owned())
+    (ProblemCode::InvalidTime, detail, "give run_at for an instant, or delay for a time from now".to_owned())
 }
 
 /// Reads a number of jobs.
 pub(crate) fn count(count: i64) -> Result<u32, ValueFault> {
     u32::try_from(count).ok().filter(|fits| (1..=MANY_MAX).contains(&(*fits as usize))).ok_or_else(|| {
         let detail = format!("{count} is not within 1 to {MANY_MAX}");
-        (Code::OutOfRange, detail, "divide what is more into several requests".to_owned())
+        (ProblemCode::OutOfRange, detail, "divide what is more into several requests".to_owned())
     })
 }
 
@@ -221,7 +230,7 @@ fn unique_key(key: &str) -> Result<Arc<str>, ValueFault> {
     let fault = || {
         let detail = format!("\"{}\" cannot be a unique key", excerpt(key));
         let hint = format!("a key is 1 to {UNIQUE_KEY_BYTES_MAX} bytes in one line");
-        (Code::TooLong, detail, hint)
+        (ProblemCode::TooLong, detail, hint)
     };
     if fits { Ok(key.into()) } else { Err(fault()) }
 }
@@ -240,7 +249,7 @@ pub(crate) fn batch_unique(
             Some(_) => Err((
                 "on_duplicate",
                 (
-                    Code::InvalidBatch,
+                    ProblemCode::InvalidBatch,
                     "on_duplicate is for a batch with a unique key".to_owned(),
                     "add batch_unique_key".to_owned(),
                 ),
@@ -252,7 +261,7 @@ pub(crate) fn batch_unique(
         OnDuplicate::named(name).ok_or_else(|| {
             let detail = format!("there is no \"{}\"", excerpt(name));
             let names = OnDuplicate::ALL.map(|(name, _)| name).join(", ");
-            ("on_duplicate", (Code::InvalidBatch, detail, format!("it is one of {names}")))
+            ("on_duplicate", (ProblemCode::InvalidBatch, detail, format!("it is one of {names}")))
         })
     })?;
     Ok(Some(BatchUnique { key, on_duplicate, may_replace: MayReplace::None }))
@@ -263,7 +272,7 @@ pub(super) fn priority(priority: i64) -> Result<i8, ValueFault> {
     i8::try_from(priority).ok().filter(|fits| (-PRIORITY_MAX..=PRIORITY_MAX).contains(fits)).ok_or_else(
         || {
             let detail = format!("{priority} is not within -{PRIORITY_MAX} to {PRIORITY_MAX}");
-            (Code::OutOfRange, detail, "a higher priority goes first".to_owned())
+            (ProblemCode::OutOfRange, detail, "a higher priority goes first".to_owned())
         },
     )
 }
@@ -285,7 +294,9 @@ fn check_label(name: &str, value: &str) -> Option<(String, String)> {
 /// The problem of a label, if it is not allowed.
 pub(crate) fn label_fault(name: &str, value: &str) -> Option<Problem> {
     let (detail, hint) = check_label(name, value)?;
-    Some(Problem::new(Code::InvalidLabel, detail).field(format!("labels.{}", excerpt(name))).hint(hint))
+    Some(
+        Problem::new(ProblemCode::InvalidLabel, detail).field(format!("labels.{}", excerpt(name))).hint(hint),
+    )
 }
 
 pub(super) fn fits(overrides: &Overrides) -> Result<(), (String, String)> {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::rules::{self, ValueFault};
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::Fault;
 use crate::http::request::body;
@@ -60,7 +60,7 @@ fn update(patch: JobPatch) -> Result<JobUpdate, Problem> {
     }
     if update == JobUpdate::default() {
         let detail = "nothing is to be changed: there are run_at, delay and priority";
-        return Err(Problem::new(Code::MissingField, detail));
+        return Err(Problem::new(ProblemCode::MissingField, detail));
     }
     Ok(update)
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Number, Value, json};
 
 use super::field::{Control, FormField, PARAM};
 use super::form::RunForm;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::web::actions::Fields;
 
@@ -42,7 +42,7 @@ impl RunForm {
                 "timeout" | "delay" => json!(value.trim()),
                 "priority" => number(value.trim()),
                 "input" => serde_json::from_str(value).map_err(|error| {
-                    Problem::new(Code::InvalidJson, format!("it is not JSON: {error}")).field("input")
+                    Problem::new(ProblemCode::InvalidJson, format!("it is not JSON: {error}")).field("input")
                 })?,
                 _ => continue,
             };

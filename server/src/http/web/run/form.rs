@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::field::{Control, FormField, PARAM, in_lines};
 use crate::catalogue::Entry;
 use crate::config::jobs_file::quantity::DurationText;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::presenter::{asked_labels, asked_workers};
 use crate::http::present::shapes::Fault;
@@ -159,8 +159,8 @@ impl RunForm {
     pub(crate) fn refuse(&mut self, typed: &Fields, problem: &Problem) {
         match problem.code() {
             // The key has made a job, so the form gets another one.
-            Code::IdempotencyMismatch => self.faults.push(SENT_BEFORE.to_owned()),
-            Code::InvalidIdempotencyKey => {}
+            ProblemCode::IdempotencyMismatch => self.faults.push(SENT_BEFORE.to_owned()),
+            ProblemCode::InvalidIdempotencyKey => {}
             // The job may have been made, and only the answer been lost.
             _ => self.key = key_of(typed).unwrap_or(&self.key).to_owned(),
         }
@@ -176,7 +176,7 @@ impl RunForm {
                 _ => field.value = value,
             }
         }
-        let is_told = |fault: &Fault| *fault.code == *Code::IdempotencyMismatch.name();
+        let is_told = |fault: &Fault| *fault.code == *ProblemCode::IdempotencyMismatch.name();
         for fault in problem.all_faults().into_iter().filter(|fault| !is_told(fault)) {
             let text = match fault.hint {
                 Some(hint) => format!("{}; {hint}", fault.detail),
@@ -268,10 +268,10 @@ mod tests {
         let first = refused.key.clone();
         assert_ne!(first, form(&[]).key, "each rendering has its own");
         let typed = fields(&[("idempotency_key", "typed")]);
-        refused.refuse(&typed, &Problem::new(Code::Busy, "later"));
+        refused.refuse(&typed, &Problem::new(ProblemCode::Busy, "later"));
         assert_eq!((refused.key.as_str(), refused.faults.as_slice()), ("typed", &["later".to_owned()][..]));
         let mut sent = form(&[]);
-        sent.refuse(&typed, &Problem::new(Code::IdempotencyMismatch, "another request"));
+        sent.refuse(&typed, &Problem::new(ProblemCode::IdempotencyMismatch, "another request"));
         assert_ne!(sent.key, "typed");
         assert_eq!(sent.faults, [SENT_BEFORE]);
     }
@@ -281,9 +281,12 @@ mod tests {
         let secret = Param { secret: true, ..param("token", ParamKind::Boolean) };
         let mut form = form(&[secret, param("size", ParamKind::Duration(Bounds::<Duration>::default()))]);
         let typed = fields(&[("params.token", "swordfish"), ("params.size", "x"), ("labels", "a b=1")]);
-        form.refuse(&typed, &Problem::new(Code::InvalidLabel, "no").field("labels.a b").hint("mend it"));
-        form.refuse(&typed, &Problem::new(Code::InvalidParam, "bad").field("params.size"));
-        form.refuse(&typed, &Problem::new(Code::InvalidParam, "unknown").field("params.old"));
+        form.refuse(
+            &typed,
+            &Problem::new(ProblemCode::InvalidLabel, "no").field("labels.a b").hint("mend it"),
+        );
+        form.refuse(&typed, &Problem::new(ProblemCode::InvalidParam, "bad").field("params.size"));
+        form.refuse(&typed, &Problem::new(ProblemCode::InvalidParam, "unknown").field("params.old"));
         let of = |name: &str| form.params.iter().chain(&form.others).find(|it| it.name == name).unwrap();
         assert_eq!((of("params.size").value.as_str(), of("params.size").fault.as_str()), ("x", "bad"));
         assert_eq!((of("labels").value.as_str(), of("labels").fault.as_str()), ("a b=1", "no; mend it"));

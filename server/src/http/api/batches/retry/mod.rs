@@ -28,7 +28,7 @@ use crate::auth::audit::note;
 use crate::engine::Busy;
 use crate::http::api::bulk::keys::fingerprint_text;
 use crate::http::api::submission_answer::{DUPLICATE, REPLAYED, YES, json};
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::detached::run_detached;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes::RetriedBatch;
@@ -100,7 +100,7 @@ pub(crate) fn unique_of(of: &BatchRow) -> Option<BatchUnique> {
 pub(crate) async fn turn(state: &AppState) -> Result<OwnedMutexGuard<()>, Problem> {
     let turn = Arc::clone(&state.batch_retries).lock_owned();
     tokio::time::timeout(TURN_TIMEOUT, turn).await.map_err(|_| {
-        Problem::new(Code::Busy, "batches are being retried, one after another")
+        Problem::new(ProblemCode::Busy, "batches are being retried, one after another")
             .hint("try again in some seconds; an Idempotency-Key makes that safe")
             .retry_after(5)
     })

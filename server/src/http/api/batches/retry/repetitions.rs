@@ -17,7 +17,7 @@ use crate::http::api::admission::check_policy;
 use crate::http::api::members::repeated;
 use crate::http::api::repeat::{definition_of, repetition};
 use crate::http::middleware::body_budget::BodyReservation;
-use crate::http::middleware::code::Code;
+use crate::http::middleware::code::ProblemCode;
 use crate::http::middleware::problem::Problem;
 use crate::http::present::shapes;
 use crate::http::request::job_request::JobRequest;
@@ -124,7 +124,7 @@ async fn repeat_page(
     let mut found = Vec::with_capacity(jobs.len());
     for (record, after) in jobs {
         let what = match look_up(state, &definitions, &actor, &record, revision, known).await {
-            Err(problem) if matches!(problem.code(), Code::Busy | Code::StoreUnavailable) => {
+            Err(problem) if matches!(problem.code(), ProblemCode::Busy | ProblemCode::StoreUnavailable) => {
                 return Err(problem);
             }
             what => what,
