@@ -26,7 +26,7 @@ JobFields = TypedDict("JobFields", {
 Job = TypedDict("Job", {
     "id": int, "name": str, "revision": str, "state": str, "queuing": bool, "running": bool, "success": bool,
     "priority": int, "labels": "dict[str, str]", "batch": int, "schedule": str, "scheduled_at": str, "timeout": Any, "parent_scheduled_at": str,
-    "created_at": str, "due_at": str, "expires_at": str, "started_at": str, "ended_at": str, "ran_ms": int,
+    "created_at": str, "due_at": str, "expires_at": str, "assigned_at": str, "started_at": str, "ended_at": str, "ran_ms": int,
     "attempt_count": int, "worker": "dict[str, Any]", "worker_unreachable_since": str, "phase": "dict[str, Any]",
     "outcome": str, "exit_code": int, "reason": str, "confirmed": bool, "stopping": str, "unresolved": bool, "acknowledged": "dict[str, str]",
     "pending_reason": "dict[str, str]", "warning": "dict[str, str]", "duplicate": bool, "replayed": bool, "retry_of": int, "index": int,
