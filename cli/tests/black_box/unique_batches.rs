@@ -5,6 +5,7 @@
 use std::process::{Command, Stdio};
 
 use serde_json::json;
+use testkit::wait_until;
 
 use crate::running::Running;
 use crate::stub::{JSON, Stub, run};
@@ -47,6 +48,7 @@ async fn the_recipe_of_the_docs_replaces_the_older_pipeline() {
         command
     };
     let first = push("1a2b").spawn().unwrap();
+    wait_until("the first build runs", async || running.cluster.path("builds").exists()).await;
     running.api.wait_for_job(1, |job| job["state"] == "running").await;
     let second = push("3c4d").spawn().unwrap();
     let ended = running.api.wait_for_job(1, |job| !job["ended_at"].is_null()).await;
@@ -84,6 +86,7 @@ fn a_batch_that_has_the_key_is_named_and_a_refusal_is_a_conflict() {
     assert_eq!(body, sent);
     let problem = r#"{"type":"/problems/duplicate_batch","title":"a batch that has not ended has the unique key","status":409,
         "code":"duplicate_batch","detail":"batch 7 has the unique key of this one","batch":7}"#;
+    let stub = Stub::new();
     stub.on("POST /api/jobs/step", "409 Conflict", "application/problem+json", problem);
     let told = run(&mut stub.longshore(&[&words[..], &["reject"]].concat()));
     assert!(told.code == 5 && told.err.contains("batch 7 has the unique key"), "{told:?}");

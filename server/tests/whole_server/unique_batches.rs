@@ -137,7 +137,8 @@ async fn a_repeated_request_is_answered_by_its_idempotency_key_first() {
     let list = json!([{"name": "step"}]).to_string();
     let send = async |key: &'static str| {
         let path = "/api/jobs?batch_unique_key=main&on_duplicate=replace";
-        server.send("POST", path, &[("idempotency-key", key)], &list).await
+        let headers = [("idempotency-key", key), ("content-type", "application/json")];
+        server.send("POST", path, &headers, &list).await
     };
     assert_made(&send("first").await, 1, None);
     assert_made(&send("second").await, 2, Some(1));
@@ -152,7 +153,8 @@ async fn a_repeated_request_is_answered_by_its_idempotency_key_first() {
         "the repetition of the older request replaces nothing"
     );
     let path = "/api/jobs?batch_unique_key=main&on_duplicate=reject";
-    let (head, problem) = server.send("POST", path, &[("idempotency-key", "second")], &list).await;
+    let headers = [("idempotency-key", "second"), ("content-type", "application/json")];
+    let (head, problem) = server.send("POST", path, &headers, &list).await;
     assert!(head.starts_with("http/1.1 409") && problem["code"] == "idempotency_mismatch", "{problem}");
     server.stop().await;
 }
